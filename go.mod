@@ -1,0 +1,3 @@
+module github.com/retryproof/retryproof
+
+go 1.26

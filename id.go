@@ -1,0 +1,59 @@
+package retryproof
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"strings"
+)
+
+// ID is a derived identifier (mission A5). Everybody who holds the same parts
+// computes the same id: a resolver, a standby Region, a later version. It is
+// opaque: a digest, not its parts. The golden vectors in id_test.go pin the
+// algorithm, which must never change.
+type ID string
+
+var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// digest hashes the parts, each behind its length, so that ("a:b", "c") and
+// ("a", "b:c") differ: joining with a separator is not injective. 160 bits of
+// SHA-256 in Crockford's base32, 32 characters.
+func digest(kind string, parts ...string) string {
+	h := sha256.New()
+	var n [8]byte
+	for _, p := range append([]string{kind}, parts...) {
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		h.Write([]byte(p))
+	}
+	return idEncoding.EncodeToString(h.Sum(nil)[:20])
+}
+
+// Derive names a thing of the given kind after its parts: "pay", "order" or
+// another lower-case word becomes the id's prefix.
+func Derive(kind string, parts ...string) ID {
+	return ID(kind + "_" + digest(kind, parts...))
+}
+
+// Of names the effect that a scope asks for: one scope, one effect.
+func Of(kind string, s Scope) ID {
+	return Derive(kind, s.Endpoint, s.Caller, string(s.Key))
+}
+
+// Sub names something that belongs to id: id.Sub("charge") is the key for the
+// processor, id.Sub("SUCCEEDED") the event, id.Sub("attempt-2", "psp_b") a second
+// legitimate attempt, id.Sub("cancel", "refund") a refund. The parts must be
+// fixed words of the program; a ':' or an empty part panics, since then two
+// different lists of parts could give one name.
+func (id ID) Sub(parts ...string) string {
+	var b strings.Builder
+	b.WriteString(string(id))
+	for _, p := range parts {
+		if p == "" || strings.ContainsRune(p, ':') {
+			panic("retryproof: ID.Sub: a part is empty or has a ':'")
+		}
+		b.WriteByte(':')
+		b.WriteString(p)
+	}
+	return b.String()
+}

@@ -1,0 +1,149 @@
+package retryproof
+
+import (
+	"log/slog"
+	"strings"
+)
+
+// MaxKeyBytes is the longest idempotency key that is accepted.
+const MaxKeyBytes = 255
+
+// Key is a client's idempotency key: the name of one intent, made before the
+// first send and repeated on every retry (mission A1, A4). Use [ParseKey] or
+// [KeyFromHeader] to make one from outside input.
+//
+// A key printed with fmt or slog shows a short digest only, since keys must not
+// appear in logs; string(key) is the key itself.
+type Key string
+
+// String returns a digest that identifies the key in logs without showing it.
+func (k Key) String() string {
+	if k == "" {
+		return "key:none"
+	}
+	return "key:" + digest("log-key", string(k))[:8]
+}
+
+// GoString keeps %#v from printing the key.
+func (k Key) GoString() string { return k.String() }
+
+// LogValue keeps slog from printing the key.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+// ParseKey checks the syntax of a key (mission A4): 1 to [MaxKeyBytes] bytes of
+// visible ASCII (0x21 to 0x7e). Blanks, control bytes and non-ASCII bytes are
+// refused, and so is an e-mail address, since keys end up in tables and support
+// tools and must carry no personal data.
+//
+// The error is an [*Error] with Outcome NotDone and code [CodeKeyMissing] or
+// [CodeKeyMalformed].
+func ParseKey(s string) (Key, error) {
+	if s == "" {
+		return "", keyError(CodeKeyMissing, "the idempotency key is empty", "send one key per intent, for example a UUID")
+	}
+	if len(s) > MaxKeyBytes {
+		return "", keyError(CodeKeyMalformed, "the idempotency key is longer than 255 bytes", "send a UUID or a hash")
+	}
+	for i := range len(s) {
+		if s[i] <= 0x20 || s[i] >= 0x7f {
+			return "", keyError(CodeKeyMalformed, "the idempotency key has a blank, a control byte or a byte outside ASCII", "use letters, digits, '-' and '_'")
+		}
+	}
+	if looksLikeEmail(s) {
+		return "", keyError(CodeKeyMalformed, "the idempotency key looks like an e-mail address", "keys are kept in tables and support tools: use a random id")
+	}
+	return Key(s), nil
+}
+
+// KeyFromHeader reads the key from the values of an Idempotency-Key header.
+// The IETF draft (draft-ietf-httpapi-idempotency-key-header-07) makes the value
+// a quoted Structured Fields string (RFC 8941 §3.3.3); most clients in use send
+// it bare. Both forms of one key are the same key. Blanks around the value are
+// not part of it. No header, or an empty one, is [CodeKeyMissing]; two headers,
+// parameters or a broken quoted string are [CodeKeyMalformed].
+func KeyFromHeader(values []string) (Key, error) {
+	if len(values) == 0 {
+		return "", keyError(CodeKeyMissing, "the Idempotency-Key header is missing", "send one key per intent and the same key on every retry")
+	}
+	if len(values) > 1 {
+		return "", keyError(CodeKeyMalformed, "there is more than one Idempotency-Key header", "send exactly one")
+	}
+	v := strings.Trim(values[0], " \t")
+	if strings.HasPrefix(v, `"`) {
+		unquoted, ok := unquote(v)
+		if !ok {
+			return "", keyError(CodeKeyMalformed, "the quoted Idempotency-Key is not a Structured Fields string", `send "key" or key, without parameters`)
+		}
+		v = unquoted
+	}
+	return ParseKey(v)
+}
+
+// unquote decodes an RFC 8941 string and reports whether s is exactly one.
+func unquote(s string) (string, bool) {
+	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
+		return "", false
+	}
+	var b strings.Builder
+	inner := s[1 : len(s)-1]
+	for i := 0; i < len(inner); i++ {
+		switch inner[i] {
+		case '"':
+			return "", false
+		case '\\':
+			i++
+			if i == len(inner) || (inner[i] != '"' && inner[i] != '\\') {
+				return "", false
+			}
+		}
+		b.WriteByte(inner[i])
+	}
+	return b.String(), true
+}
+
+// looksLikeEmail reports something@domain.tld. It is a guard against an obvious
+// mistake, not a validator of addresses.
+func looksLikeEmail(s string) bool {
+	at := strings.LastIndexByte(s, '@')
+	if at <= 0 || at == len(s)-1 {
+		return false
+	}
+	dot := strings.LastIndexByte(s[at:], '.')
+	return dot > 1 && dot < len(s[at:])-1
+}
+
+func keyError(code Code, message, hint string) error {
+	return &Error{Outcome: NotDone, Code: code, Message: message, Hint: hint}
+}
+
+// Scope is where a key is unique (mission A2): the endpoint, the authenticated
+// caller and the key. Two callers who send one key never meet.
+type Scope struct {
+	// Endpoint names what is asked of whom, without the caller: "payments" or
+	// "POST /orders/{id}/cancel#42". It includes path ids and query parameters
+	// that change the meaning.
+	Endpoint string
+	// Caller is the authenticated caller, never something a request claims.
+	Caller string
+	// Key is the client's key.
+	Key Key
+}
+
+// ID names the scope: a digest of its three length-prefixed parts, so that no
+// two scopes share one, whatever bytes the parts hold.
+func (s Scope) ID() ID {
+	return ID("scope_" + digest("scope", s.Endpoint, s.Caller, string(s.Key)))
+}
+
+// Valid reports the first thing that is missing from the scope.
+func (s Scope) Valid() error {
+	switch {
+	case s.Endpoint == "":
+		return &Error{Outcome: NotDone, Code: CodeInvalid, Message: "the scope has no endpoint"}
+	case s.Caller == "":
+		return &Error{Outcome: NotDone, Code: CodeInvalid, Message: "the scope has no caller"}
+	case s.Key == "":
+		return keyError(CodeKeyMissing, "the scope has no key", "")
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+// Package ledger holds the nouns of a double-entry journal: postings whose sum
+// is zero. Stores write them in the transaction of the effect that they record.
+package ledger
+
+import (
+	"fmt"
+
+	"github.com/retryproof/retryproof"
+)
+
+// Posting is one line of a journal entry: Amount is added to Account. A credit of
+// a merchant raises the merchant's balance and lowers another account's, so the
+// postings of one entry sum to zero per currency.
+type Posting struct {
+	// Account is the account's name, for example "merchant:m1".
+	Account string
+	// Currency is ISO 4217, upper case.
+	Currency string
+	// Amount is in minor units, negative or positive, never 0.
+	Amount int64
+	// Ref is what the line records: the event id or the payment id. (Ref,
+	// Account) is unique, so that one effect cannot be posted twice.
+	Ref string
+}
+
+// Check reports the first thing that is wrong with one entry's postings: an empty
+// field, a zero amount, an overflow, or a sum that is not zero.
+func Check(postings []Posting) error {
+	type total struct {
+		currency string
+		sum      int64
+	}
+	var totals []total
+	for i, p := range postings {
+		if p.Account == "" || p.Currency == "" || p.Ref == "" || p.Amount == 0 {
+			return invalid(fmt.Sprintf("posting %d lacks an account, a currency, a ref or an amount", i))
+		}
+		at := -1
+		for j := range totals {
+			if totals[j].currency == p.Currency {
+				at = j
+			}
+		}
+		if at < 0 {
+			totals, at = append(totals, total{currency: p.Currency}), len(totals)
+		}
+		sum := totals[at].sum + p.Amount
+		if (sum > totals[at].sum) != (p.Amount > 0) {
+			return invalid("the postings overflow")
+		}
+		totals[at].sum = sum
+	}
+	for _, t := range totals {
+		if t.sum != 0 {
+			return invalid(fmt.Sprintf("the postings in %s sum to %d, not to 0", t.currency, t.sum))
+		}
+	}
+	return nil
+}
+
+func invalid(message string) error {
+	return &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeInvalid, Message: message}
+}
