@@ -1,0 +1,156 @@
+package effect
+
+import (
+	"time"
+
+	"github.com/retryproof/retryproof"
+)
+
+// Verdict is what a request must be told, or do.
+type Verdict int
+
+const (
+	// Run: the caller owns the effect and may run it.
+	Run Verdict = iota + 1
+	// Replay: the effect is final; Decision.Answer or Decision.Guard has it.
+	Replay
+	// Pointer: it is not final and nobody must run it; render the guard.
+	Pointer
+	// Busy: another owner's lease is alive; ask again after RetryAfter.
+	Busy
+	// Mismatch: the key was used for another request; nothing ran.
+	Mismatch
+	// Voided: the key was voided; it never ran and never will.
+	Voided
+	// Takeover: the owner's lease is stale; adopt, then decide again.
+	Takeover
+	// Abandon: a stale owner left PENDING and nobody may run again: make it
+	// UNKNOWN, then answer with the pointer.
+	Abandon
+	// Broken: the claim points to a guard that is not there.
+	Broken
+)
+
+// Rerun says when an effect may be run again after its owner vanished.
+type Rerun int
+
+const (
+	// RerunNever: what a vanished owner left is UNKNOWN until somebody settles it.
+	// Right for a handler whose outside calls take no key.
+	RerunNever Rerun = iota
+	// RerunPending: a PENDING effect whose lease is stale is run again by the next
+	// repeat; an UNKNOWN one is left to a resolver. Right when the outside call
+	// carries a derived key and a resolver runs.
+	RerunPending
+	// RerunAlways: UNKNOWN ones are run again too. Right when the outside calls
+	// carry derived keys, or the whole effect is one database transaction.
+	RerunAlways
+)
+
+// Policy is what the machine must know beyond the records.
+type Policy struct {
+	Rerun  Rerun
+	Margin time.Duration
+}
+
+// Decision is the machine's output.
+type Decision struct {
+	Verdict Verdict
+	// Answer is the stored final answer, when the claim has it.
+	Answer *Answer
+	// Guard is the guard as read, when it was.
+	Guard *Guard
+	// Claim is the claim as read; nil when it is absent.
+	Claim *Claim
+	// RetryAfter is how long until the owner's lease can be stale (Busy).
+	RetryAfter time.Duration
+	// CompleteClaim says that the claim should be completed from the guard: it
+	// belongs to the asker, or to an owner that is gone.
+	CompleteClaim bool
+}
+
+// Next decides what a request must do about what the store holds. It is pure:
+// the engine, the simulator and the tests call the same function.
+//
+// The order matters: another meaning is refused before "in progress" is said
+// (case 15), the guard is believed before the claim, and a claim that has expired
+// was already read as absent.
+func Next(seen Seen, me string, want retryproof.Fingerprint, now time.Time, p Policy) Decision {
+	d := Decision{Guard: seen.Guard, Claim: seen.Claim}
+	c, g := seen.Claim, seen.Guard
+	if c != nil && c.State == ClaimVoid || g != nil && g.State == Void {
+		d.Verdict = Voided
+		return d
+	}
+	if c != nil && !c.Fingerprint.Same(want) || g != nil && !g.Fingerprint.Same(want) {
+		d.Verdict = Mismatch
+		return d
+	}
+	if c != nil && c.State == Complete && c.Answer != nil {
+		d.Verdict, d.Answer = Replay, c.Answer
+		return d
+	}
+	d.CompleteClaim = c != nil && c.State == InProgress && (c.Owner == me || Stale(c.Until, now, p.Margin))
+	if g == nil {
+		return withoutGuard(d, me, now, p)
+	}
+	switch g.State {
+	case Succeeded, Failed:
+		d.Verdict = Replay
+		d.CompleteClaim = d.CompleteClaim || c != nil && c.State == Complete // a pointer to a final row
+		return d
+	case Unknown:
+		return unknownGuard(d, me, now, p)
+	}
+	return pendingGuard(d, me, now, p)
+}
+
+// withoutGuard decides when only a claim is there: its owner crashed or is about
+// to record the guard (two stores), or the guard was lost.
+func withoutGuard(d Decision, me string, now time.Time, p Policy) Decision {
+	c := d.Claim
+	d.CompleteClaim = false
+	switch {
+	case c == nil || c.State == Complete:
+		d.Verdict = Broken
+	case c.Owner != me && !Stale(c.Until, now, p.Margin):
+		d.Verdict, d.RetryAfter = Busy, leaseLeft(c.Until, now, p.Margin)
+	default:
+		d.Verdict = Takeover
+	}
+	return d
+}
+
+func pendingGuard(d Decision, me string, now time.Time, p Policy) Decision {
+	g := d.Guard
+	switch {
+	case g.Owner == me:
+		d.Verdict = Run
+	case !Stale(g.Until, now, p.Margin):
+		d.Verdict, d.RetryAfter = Busy, leaseLeft(g.Until, now, p.Margin)
+	case p.Rerun == RerunNever:
+		d.Verdict = Abandon
+	default:
+		d.Verdict = Takeover
+	}
+	return d
+}
+
+func unknownGuard(d Decision, me string, now time.Time, p Policy) Decision {
+	g := d.Guard
+	switch {
+	case g.Owner == me:
+		d.Verdict = Run
+	case p.Rerun == RerunAlways && Stale(g.Until, now, p.Margin):
+		d.Verdict = Takeover
+	default:
+		d.Verdict = Pointer
+	}
+	return d
+}
+
+// leaseLeft is how long to wait before a takeover can be allowed: at least 1 ms,
+// since at exactly until + margin it is not.
+func leaseLeft(until, now time.Time, margin time.Duration) time.Duration {
+	return max(until.Add(margin).Sub(now), time.Millisecond)
+}

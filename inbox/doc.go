@@ -1,0 +1,2 @@
+// Package inbox is documented in its main file.
+package inbox

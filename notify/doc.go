@@ -1,0 +1,2 @@
+// Package notify is documented in its main file.
+package notify

@@ -1,0 +1,2 @@
+// Package outbox is documented in its main file.
+package outbox

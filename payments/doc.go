@@ -1,0 +1,2 @@
+// Package payments is documented in its main file.
+package payments

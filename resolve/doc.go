@@ -1,0 +1,2 @@
+// Package resolve is documented in its main file.
+package resolve

@@ -1,0 +1,25 @@
+package resolve
+
+import (
+	"context"
+	"time"
+
+	"github.com/retryproof/retryproof/effect"
+)
+
+// Store lists what has to be asked about.
+type Store interface {
+	// Due lists guards that are UNKNOWN with NextAt ≤ now and no live lease, or
+	// PENDING with a stale lease (Until + margin < now), ordered by (UpdatedAt,
+	// ID).
+	Due(ctx context.Context, d Due) ([]effect.Guard, error)
+}
+
+// Due says what to list.
+type Due struct {
+	Now    time.Time
+	Margin time.Duration
+	// UnknownOnly leaves PENDING guards to their callers' repeats.
+	UnknownOnly bool
+	Limit       int
+}
