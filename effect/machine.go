@@ -96,8 +96,9 @@ func Next(seen Seen, me string, want retryproof.Fingerprint, now time.Time, p Po
 	}
 	switch g.State {
 	case Succeeded, Failed:
+		// A pointer to a final row is rendered, not rewritten: whoever settled the
+		// row rewrites the claim, and a reader stays one round trip.
 		d.Verdict = Replay
-		d.CompleteClaim = d.CompleteClaim || c != nil && c.State == Complete // a pointer to a final row
 		return d
 	case Unknown:
 		return unknownGuard(d, me, now, p)
