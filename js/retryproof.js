@@ -1,0 +1,575 @@
+// Browser client for requests that may be repeated. No dependencies, no build.
+//
+// Promises: an intent gets one key. The key is in the journal, durably, before
+// the first byte of the request leaves, and every later send of that intent
+// carries it. The key is let go only on an answer that settles the intent, so a
+// timeout, a crash or a second tap can never turn into a second key.
+//
+// Does not promise: that one intent has one effect. The server's guard does
+// that; this client only makes sure that the guard can recognise a repeat.
+//
+// A crash leaves behind:
+//   before the journal write    nothing; nothing was sent
+//   before or during a send     a pending entry whose open try counts as doubtful
+//   after the answer            the same; the next send is answered from the
+//                               server's record
+// pending() finds such entries after a restart and resume() sends them again.
+
+const JOURNAL_VERSION = 1;
+const MAX_KEPT_BODY = 64 * 1024; // characters of an answer that the journal keeps
+const SECRET_HEADERS = ['authorization', 'cookie', 'proxy-authorization', 'idempotency-key'];
+
+/** An error that says what is known of the effect: 'not-done' or 'unknown'. */
+export class RetryproofError extends Error {
+  constructor(code, message, { outcome = 'unknown', entry, cause } = {}) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = 'RetryproofError';
+    this.code = code;
+    this.outcome = outcome;
+    this.entry = entry;
+  }
+}
+
+/** What a fetch may throw to say that the request certainly never left. */
+export class NotSentError extends Error {
+  constructor(message = 'the request did not leave this device') {
+    super(message);
+    this.name = 'NotSentError';
+    this.notSent = true;
+  }
+}
+
+/** Makes a key: a random UUID, also where crypto.randomUUID is missing (plain HTTP). */
+export function newKey(source = globalThis.crypto) {
+  if (typeof source.randomUUID === 'function') return source.randomUUID();
+  const b = source.getRandomValues(new Uint8Array(16));
+  b[6] = (b[6] & 0x0f) | 0x40;
+  b[8] = (b[8] & 0x3f) | 0x80;
+  const hex = Array.from(b, (x) => x.toString(16).padStart(2, '0')).join('');
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
+}
+
+const NOT_FINAL = new Set(['PROCESSING', 'PENDING', 'UNKNOWN', 'IN_PROGRESS']);
+const FAILED = new Set(['FAILED', 'DECLINED']);
+const NOTHING_RAN = new Set(['too-late', 'unavailable']);
+
+/**
+ * Judges one answer.
+ *
+ * verdict: 'done', 'declined' and 'void' settle the intent. 'refused' settles it
+ * only when no other try of it is in doubt. 'keep' keeps the key.
+ * doubt: this try may have had, or may yet have, an effect.
+ * then: what helps, 'retry', 'authorize' or 'stop'.
+ */
+export function classify({ status, code = '', state = '', readable = true }) {
+  const keep = (doubt, then = 'retry') => ({ verdict: 'keep', doubt, then });
+  const settle = (verdict) => ({ verdict, doubt: false, then: 'stop' });
+  if (status >= 200 && status < 300) {
+    if (status === 202 || NOT_FINAL.has(state) || !readable) return keep(true);
+    if (FAILED.has(state)) return settle('declined');
+    return settle(state === 'VOID' ? 'void' : 'done');
+  }
+  switch (status) {
+    case 401: return keep(false, 'authorize');
+    case 402: return settle('declined');
+    case 408: return keep(true);
+    case 409: return code === 'void' ? settle('void') : keep(true);
+    case 425: case 429: return keep(false);
+  }
+  if (status >= 400 && status < 500) return settle('refused');
+  return keep(!(status >= 500 && NOTHING_RAN.has(code)));
+}
+
+/** Time for production; tests hand in their own. Milliseconds. */
+export const systemClock = {
+  now: () => Date.now(),
+  sleep: (ms, signal) => new Promise((resolve, reject) => {
+    if (signal?.aborted) { reject(signal.reason); return; }
+    const stop = () => { clearTimeout(timer); reject(signal.reason); };
+    const timer = setTimeout(() => { signal?.removeEventListener('abort', stop); resolve(); }, ms);
+    signal?.addEventListener('abort', stop, { once: true });
+  }),
+};
+
+/** A journal that forgets on restart: for tests and for Node. */
+export class MemoryJournal {
+  #entries = new Map();
+
+  async claim(entry) {
+    const all = [...this.#entries.values()];
+    const standing = this.#entries.get(entry.key) ?? all.find((e) => e.slot === entry.slot);
+    if (standing) return { entry: structuredClone(standing), added: false };
+    this.#entries.set(entry.key, structuredClone(entry));
+    return { entry: structuredClone(entry), added: true };
+  }
+
+  async update(key, change) {
+    const standing = this.#entries.get(key);
+    if (!standing) return undefined;
+    const next = change(structuredClone(standing)) ?? standing;
+    this.#entries.set(key, structuredClone(next));
+    return structuredClone(next);
+  }
+
+  async get(key) { return structuredClone(this.#entries.get(key)); }
+
+  async list() { return [...this.#entries.values()].map((e) => structuredClone(e)).sort(byAge); }
+
+  async remove(key) { this.#entries.delete(key); }
+}
+
+/**
+ * The durable journal. Every write is one transaction with durability 'strict'
+ * and counts only once the transaction is complete. A pending entry holds a slot
+ * (caller and intent) in a unique index, so that two tabs cannot both make a key
+ * for one intent.
+ */
+export class IndexedDBJournal {
+  #name;
+  #factory;
+  #db;
+
+  constructor({ name = 'retryproof', indexedDB = globalThis.indexedDB } = {}) {
+    this.#name = name;
+    this.#factory = indexedDB;
+  }
+
+  claim(entry) {
+    return this.#within('readwrite', async (store) => {
+      const standing = await answered(store.get(entry.key)) ?? await answered(store.index('slot').get(entry.slot));
+      if (standing) return { entry: standing, added: false };
+      await answered(store.add(entry));
+      return { entry, added: true };
+    });
+  }
+
+  update(key, change) {
+    return this.#within('readwrite', async (store) => {
+      const standing = await answered(store.get(key));
+      if (!standing) return undefined;
+      const next = change(structuredClone(standing));
+      if (!next) return standing;
+      await answered(store.put(next));
+      return next;
+    });
+  }
+
+  get(key) { return this.#within('readonly', (store) => answered(store.get(key))); }
+
+  async list() { return (await this.#within('readonly', (store) => answered(store.getAll()))).sort(byAge); }
+
+  remove(key) { return this.#within('readwrite', (store) => answered(store.delete(key))); }
+
+  /** Lets go of the database, so that it can be deleted or upgraded. */
+  async close() {
+    const db = await this.#db?.catch(() => undefined);
+    this.#db = undefined;
+    db?.close();
+  }
+
+  async #within(mode, work) {
+    const db = await this.#open();
+    const tx = db.transaction('intents', mode, mode === 'readwrite' ? { durability: 'strict' } : undefined);
+    const complete = new Promise((resolve, reject) => {
+      tx.oncomplete = resolve;
+      tx.onabort = () => reject(tx.error ?? new Error('the journal transaction was aborted'));
+    });
+    complete.catch(() => {}); // whoever waits for it below sees it
+    let result;
+    try {
+      result = await work(tx.objectStore('intents'));
+    } catch (error) {
+      try { tx.abort(); } catch { /* it has ended already */ }
+      throw error;
+    }
+    await complete;
+    return result;
+  }
+
+  #open() {
+    this.#db ??= new Promise((resolve, reject) => {
+      const request = this.#factory.open(this.#name, JOURNAL_VERSION);
+      request.onupgradeneeded = () => {
+        request.result.createObjectStore('intents', { keyPath: 'key' }).createIndex('slot', 'slot', { unique: true });
+      };
+      request.onsuccess = () => {
+        const db = request.result;
+        const forget = () => { this.#db = undefined; };
+        db.onclose = forget;
+        db.onversionchange = () => { db.close(); forget(); };
+        resolve(db);
+      };
+      request.onerror = () => reject(request.error);
+    });
+    this.#db.catch(() => { this.#db = undefined; }); // the next call tries again
+    return this.#db;
+  }
+}
+
+/** Sends intents. See README.md for the options. */
+export class Client {
+  #options;
+  #running = new Map();
+
+  constructor(options = {}) {
+    const defaults = {
+      journal: undefined,
+      fetch: (...args) => globalThis.fetch(...args),
+      clock: systemClock,
+      random: Math.random,
+      locks: globalThis.navigator?.locks,
+      online: () => globalThis.navigator?.onLine !== false,
+      authorize: () => ({}),
+      classify,
+      onEvent: () => {},
+      newKey: () => newKey(),
+      maxTries: 8,
+      tryTimeout: 10_000,
+      baseDelay: 500,
+      maxDelay: 30_000,
+      budget: 120_000,
+    };
+    this.#options = { ...defaults, ...definedOnly(options) };
+    this.#options.journal ??= new IndexedDBJournal();
+    for (const name of ['maxTries', 'tryTimeout', 'baseDelay', 'maxDelay', 'budget']) {
+      if (!(this.#options[name] > 0)) throw new RangeError(`retryproof: ${name} must be greater than 0`);
+    }
+  }
+
+  /**
+   * Sends one intent until it is settled or this run's bounds are reached. A
+   * pending intent of the same caller and name is taken up with its own key.
+   * The promise is rejected only when nothing could be journaled, when the same
+   * intent is pending with another meaning, or when the signal aborts.
+   */
+  async send(request, options = {}) {
+    options.signal?.throwIfAborted();
+    const draft = this.#draft(request);
+    const { entry, added } = await this.#journal('claim', draft);
+    if (!added && request.key !== undefined && entry.key !== request.key) {
+      throw new RetryproofError('intent-pending', 'this intent is pending under another key', { outcome: 'not-done', entry });
+    }
+    if (!added && entry.meaning !== draft.meaning) {
+      throw new RetryproofError('intent-changed', 'this intent is pending with another meaning: settle it first', { outcome: 'not-done', entry });
+    }
+    this.#emit(added ? 'journaled' : 'reused', entry);
+    return this.#work(entry.key, options);
+  }
+
+  /** Sends a journaled intent again, with its key. */
+  retry(key, options = {}) { return this.#work(key, options); }
+
+  /** The intents that nobody knows the end of, oldest first. */
+  async pending({ caller } = {}) {
+    const all = await this.#options.journal.list();
+    return all.filter((e) => e.state === 'pending' && (caller === undefined || e.caller === caller));
+  }
+
+  /** Everything in the journal, oldest first. */
+  entries() { return this.#options.journal.list(); }
+
+  /** Sends every pending intent again, a few at a time. Another tab's are left to it. */
+  async resume({ caller, ...options } = {}) {
+    const todo = await this.pending({ caller });
+    const results = new Array(todo.length);
+    let next = 0;
+    const lane = async () => {
+      while (next < todo.length) {
+        const i = next++;
+        results[i] = await this.#work(todo[i].key, { ...options, ifFree: true });
+      }
+    };
+    await Promise.all([lane(), lane(), lane(), lane()]);
+    return results;
+  }
+
+  /**
+   * Settles an intent by hand, after the server was asked in another way (a call
+   * that voids the key, or a person). Without such proof it opens the door to a
+   * second effect.
+   */
+  async release(key, state) {
+    if (!['done', 'declined', 'void', 'refused'].includes(state)) throw new RangeError(`retryproof: no such state: ${state}`);
+    const entry = await this.#journal('update', key, (e) => (e.state === 'pending' ? settled(e, state, this.#options.clock.now()) : undefined));
+    if (entry) this.#emit('settled', entry);
+    return entry;
+  }
+
+  /** Forgets settled intents except the newest `keep`. Pending ones always stay. */
+  async prune({ keep = 50 } = {}) {
+    const done = (await this.#options.journal.list()).filter((e) => e.state !== 'pending');
+    const old = done.slice(0, Math.max(0, done.length - keep));
+    for (const e of old) await this.#options.journal.remove(e.key);
+    return old.length;
+  }
+
+  #draft({ key, caller = '', intent, url, method = 'POST', headers = {}, body, meaning = body }) {
+    const invalid = (message) => new RetryproofError('intent-invalid', message, { outcome: 'not-done' });
+    if (!url) throw invalid('the request has no url');
+    if (key !== undefined && !/^[\x21-\x7e]{1,255}$/.test(key)) throw invalid('a key is 1 to 255 visible ASCII characters');
+    for (const name of Object.keys(headers)) {
+      if (SECRET_HEADERS.includes(name.toLowerCase())) throw invalid(`${name} must not be journaled: return it from authorize`);
+    }
+    const address = globalThis.location ? new URL(url, globalThis.location.href).href : String(url);
+    const what = stable([method, address, meaning ?? null]);
+    const now = this.#options.clock.now();
+    return {
+      v: JOURNAL_VERSION,
+      key: key ?? this.#options.newKey(),
+      caller,
+      intent: intent ?? what,
+      slot: stable([caller, intent ?? what]),
+      meaning: what,
+      method,
+      url: address,
+      headers,
+      body: body === undefined || typeof body === 'string' ? body : JSON.stringify(body),
+      state: 'pending',
+      tries: 0,
+      doubtful: 0,
+      createdAt: now,
+      updatedAt: now,
+    };
+  }
+
+  // One run per key in this tab; later callers join it. Between tabs a Web Lock
+  // does the same, and without one two tabs merely send the same key twice.
+  #work(key, { signal, exclusive = true, ifFree = false, ...bounds }) {
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    if (!exclusive) return this.#run(key, signal, bounds);
+    let run = this.#running.get(key);
+    if (!run) {
+      run = { users: 0, stop: new AbortController() };
+      this.#running.set(key, run);
+      const over = () => { if (this.#running.get(key) === run) this.#running.delete(key); };
+      run.over = over;
+      run.done = this.#locked(key, ifFree, run.stop.signal, () => this.#run(key, run.stop.signal, bounds)).finally(over);
+      run.done.catch(() => {});
+    }
+    run.users++;
+    return new Promise((resolve, reject) => {
+      const leave = () => {
+        reject(signal.reason);
+        if (--run.users === 0) { run.over(); run.stop.abort(signal.reason); }
+      };
+      signal?.addEventListener('abort', leave, { once: true });
+      run.done.then(resolve, reject).finally(() => signal?.removeEventListener('abort', leave));
+    });
+  }
+
+  async #locked(key, ifFree, signal, work) {
+    const { locks } = this.#options;
+    if (!locks) return work();
+    let entered = false;
+    try {
+      return await locks.request(`retryproof:${key}`, ifFree ? { ifAvailable: true } : { signal }, async (lock) => {
+        entered = true;
+        if (!lock) return this.#elsewhere(key);
+        return work();
+      });
+    } catch (error) {
+      if (entered || signal.aborted) throw error;
+      return work(); // locks are refused here (an opaque origin); the key is what keeps it safe
+    }
+  }
+
+  async #elsewhere(key) {
+    const entry = await this.#options.journal.get(key);
+    return result(entry ?? { key, state: 'pending', tries: 0 }, 'elsewhere');
+  }
+
+  async #run(key, signal, bounds) {
+    const o = { ...this.#options, ...definedOnly(bounds) };
+    const end = o.clock.now() + o.budget;
+    let refusals = 0; // of the credentials, in this run
+    for (let n = 1; ; n++) {
+      signal?.throwIfAborted();
+      const step = await this.#attempt(key, o, signal, refusals > 0);
+      if (step.entry.state !== 'pending') return result(step.entry);
+      let wait = step.retryAfter + o.random() * (step.retryAfter > 0 ? o.baseDelay : Math.min(o.maxDelay, o.baseDelay * 2 ** (n - 1)));
+      if (step.then === 'authorize') wait = 0;
+      const pointless = step.then === 'stop' || (step.then === 'authorize' && ++refusals > 1);
+      if (pointless || n >= o.maxTries || o.clock.now() + wait > end) {
+        this.#emit('paused', step.entry, { reason: step.reason });
+        return result(step.entry, step.reason);
+      }
+      this.#emit('waiting', step.entry, { reason: step.reason, wait });
+      if (wait > 0) await o.clock.sleep(wait, signal);
+    }
+  }
+
+  // One try: journal that it starts, send, journal what came of it.
+  async #attempt(key, o, signal, refused) {
+    const standing = await o.journal.get(key);
+    if (!standing) throw new RetryproofError('not-journaled', 'the journal does not hold this key', { outcome: 'not-done' });
+    if (standing.state !== 'pending') return { entry: standing };
+    if (!o.online()) return { entry: standing, then: 'retry', reason: 'offline', retryAfter: 0 };
+    let credentials;
+    try {
+      credentials = await o.authorize(standing, { refused });
+    } catch {
+      return { entry: standing, then: 'retry', reason: 'authorize', retryAfter: 0 };
+    }
+    if (!credentials) return { entry: standing, then: 'stop', reason: 'unauthorized', retryAfter: 0 };
+
+    const opened = await this.#journal('update', key, (e) => (e.state === 'pending'
+      ? { ...e, tries: e.tries + 1, doubtful: e.doubtful + 1, updatedAt: o.clock.now() } : undefined));
+    if (opened?.state !== 'pending') return { entry: opened ?? standing };
+    this.#emit('sending', opened);
+
+    const answer = await this.#exchange(opened, credentials, o, signal);
+    const judged = answer.status === undefined
+      ? { verdict: 'keep', doubt: !answer.notSent, then: 'retry' } : o.classify(answer);
+    const step = { then: judged.then, reason: answer.reason ?? answer.code ?? `status ${answer.status}`, retryAfter: answer.retryAfter ?? 0 };
+    const close = (e) => (e.state === 'pending' ? closed(e, answer, judged, o.clock.now()) : undefined);
+    try {
+      step.entry = await this.#journal('update', key, close) ?? opened;
+    } catch (error) {
+      // The answer counts even when it cannot be written down: the entry stays
+      // pending, and the server will answer its next send the same way.
+      step.entry = close(opened);
+      this.#emit('journal-failed', step.entry, { error });
+    }
+    this.#emit('answer', step.entry, { status: answer.status, code: answer.code, replayed: answer.replayed, reason: answer.reason });
+    if (step.entry.state !== 'pending') this.#emit('settled', step.entry);
+    else if (judged.verdict === 'refused') step.then = 'stop'; // only a person, or a call that voids the key, gets further
+    return step;
+  }
+
+  async #exchange(entry, credentials, o, signal) {
+    const stop = new AbortController();
+    const timer = new AbortController();
+    const { fetch } = o; // not called as a method: the browser's own refuses that
+    const work = (async () => {
+      const response = await fetch(entry.url, {
+        method: entry.method,
+        headers: { 'content-type': 'application/json', accept: 'application/json', ...lowerCase(entry.headers), ...lowerCase(credentials), 'idempotency-key': entry.key },
+        body: entry.body,
+        cache: 'no-store',
+        signal: stop.signal,
+      });
+      return readAnswer(response, o.clock.now());
+    })();
+    const late = o.clock.sleep(o.tryTimeout, timer.signal).then(() => ({ reason: 'timeout' }));
+    let leave;
+    const aborted = new Promise((_, reject) => {
+      leave = () => reject(signal.reason);
+      signal?.addEventListener('abort', leave, { once: true });
+    });
+    for (const p of [work, late, aborted]) p.catch(() => {}); // the losers of the race
+    try {
+      return await Promise.race([work, late, aborted]);
+    } catch (error) {
+      if (signal?.aborted) throw signal.reason;
+      return { reason: error?.notSent ? 'not-sent' : error?.name === 'TimeoutError' ? 'timeout' : 'network', notSent: error?.notSent === true };
+    } finally {
+      signal?.removeEventListener('abort', leave);
+      timer.abort();
+      stop.abort();
+    }
+  }
+
+  async #journal(method, ...args) {
+    try {
+      return await this.#options.journal[method](...args);
+    } catch (cause) {
+      // Without a durable key nothing leaves. An intent that was never sent is
+      // not done; what became of earlier sends nobody knows.
+      const outcome = method === 'claim' ? 'not-done' : 'unknown';
+      throw new RetryproofError('journal', 'the journal could not be written, so nothing more was sent', { outcome, cause });
+    }
+  }
+
+  #emit(type, entry, extra = {}) {
+    try {
+      this.#options.onEvent({ type, key: entry.key, entry: structuredClone(entry), at: this.#options.clock.now(), ...extra });
+    } catch (error) {
+      globalThis.reportError?.(error); // a faulty display must not stop a payment
+    }
+  }
+}
+
+function settled(entry, state, now) {
+  const { slot: _free, ...rest } = entry; // the slot is free for the next intent
+  return { ...rest, state, updatedAt: now };
+}
+
+// Applies an answer to a pending entry. A refusal proves only that its own try
+// ran nothing; while another try is in doubt, a new key could mean a second effect.
+function closed(entry, answer, judged, now) {
+  const next = { ...entry, doubtful: entry.doubtful - (judged.doubt ? 0 : 1), updatedAt: now };
+  next.last = { status: answer.status, code: answer.code, reason: answer.reason, at: now };
+  if (answer.location) next.location = answer.location;
+  const definite = judged.verdict === 'refused' ? next.doubtful === 0 : judged.verdict !== 'keep';
+  if (answer.status !== undefined) {
+    next.answer = { status: answer.status, code: answer.code, replayed: answer.replayed, body: answer.size <= MAX_KEPT_BODY ? answer.body : undefined };
+  }
+  return definite ? settled(next, judged.verdict, now) : next;
+}
+
+function result(entry, reason) {
+  return {
+    outcome: entry.state,
+    key: entry.key,
+    tries: entry.tries,
+    status: entry.answer?.status,
+    code: entry.answer?.code,
+    body: entry.answer?.body,
+    replayed: entry.answer?.replayed ?? false,
+    location: entry.location,
+    reason: entry.state === 'pending' ? reason : undefined,
+    entry,
+  };
+}
+
+async function readAnswer(response, now) {
+  const type = response.headers.get('content-type') ?? '';
+  const text = await response.text();
+  let body;
+  // A page of HTML is a proxy's or a hotel network's, whatever its status says.
+  let readable = !/\bhtml\b/i.test(type);
+  if (/[/+]json\b/i.test(type) && text !== '') {
+    try { body = JSON.parse(text); } catch { readable = false; }
+  }
+  const problem = body !== null && typeof body === 'object' ? body : {};
+  return {
+    status: response.status,
+    body,
+    size: text.length,
+    readable,
+    code: typeof problem.code === 'string' ? problem.code : undefined,
+    state: typeof problem.state === 'string' ? problem.state : undefined,
+    replayed: response.headers.get('idempotency-replayed') === 'true',
+    location: response.headers.get('location') ?? undefined,
+    retryAfter: retryAfter(response.headers, now),
+  };
+}
+
+// RFC 9110 section 10.2.3: seconds, or a date, which is read against the sender's
+// own Date where there is one, since the clocks of phones are set by hand.
+function retryAfter(headers, now) {
+  const value = headers.get('retry-after')?.trim() ?? '';
+  if (/^\d+$/.test(value)) return Number(value) * 1000;
+  const at = Date.parse(value);
+  const sent = Date.parse(headers.get('date') ?? '');
+  return Number.isNaN(at) ? 0 : Math.max(0, at - (Number.isNaN(sent) ? now : sent));
+}
+
+// JSON with sorted members, so that two spellings of one meaning compare equal.
+function stable(value) {
+  return JSON.stringify(value, (_, v) => (v !== null && typeof v === 'object' && !Array.isArray(v)
+    ? Object.fromEntries(Object.keys(v).sort().map((k) => [k, v[k]])) : v));
+}
+
+function answered(request) {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
+function byAge(a, b) { return a.createdAt - b.createdAt || (a.key < b.key ? -1 : 1); }
+
+function lowerCase(headers) { return Object.fromEntries(Object.entries(headers).map(([k, v]) => [k.toLowerCase(), v])); }
+
+function definedOnly(o) { return Object.fromEntries(Object.entries(o).filter(([, v]) => v !== undefined)); }
