@@ -166,8 +166,9 @@ func (a *Attempt) fromRecord(ctx context.Context) (Decision, error) {
 	d := Next(seen, a.owner, a.request.Fingerprint, e.config.Clock.Now(), e.policy)
 	switch d.Verdict {
 	case Run, Takeover, Abandon, Broken: // another owner is between two writes
-		d.Verdict, d.RetryAfter = Busy, time.Second
+		d.Verdict, d.RetryAfter, d.CompleteClaim = Busy, time.Second, false
 	}
+	e.completeClaim(ctx, a, d) // whoever settled the guard may not know of this claim
 	return d, nil
 }
 

@@ -61,6 +61,8 @@ type Defer struct {
 	Relay, EventID string
 	NextAt         time.Time
 	Reason         string
+	// Untried takes this claim off Attempts: the row was not sent.
+	Untried bool
 }
 
 // Park sets a row aside.

@@ -1,2 +1,0 @@
-// Package inbox is documented in its main file.
-package inbox

@@ -1,2 +1,0 @@
-// Package notify is documented in its main file.
-package notify

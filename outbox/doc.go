@@ -1,2 +1,0 @@
-// Package outbox is documented in its main file.
-package outbox

@@ -1,0 +1,222 @@
+// Package outbox carries events from the database that stored them to a queue
+// (mission E1): a relay claims stored rows, publishes them with their stored ids
+// and deletes each one after the queue's positive answer.
+//
+// Promises:
+//   - every committed row is published at least once, whenever its transaction
+//     committed, also after a dump and restore: no position is kept that could
+//     pass it by;
+//   - every send of a row carries the stored event id;
+//   - rows of one group are published in the order in which they were stored,
+//     with any number of relays; a row that fails holds back its own group only;
+//   - a row is deleted only after a positive answer, by the relay that holds its
+//     lease.
+//
+// Does not promise: one send. A relay that dies between the answer and the delete
+// sends again, after the queue's dedup window too; the consumer's inbox catches
+// that. A parked row no longer holds back its group: later events overtake it,
+// which Config.Observe counts as "parked".
+//
+// Crash points: after the claim, the lease ends and another relay sends; after
+// the send, the same row is sent again; after the delete, done.
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/clock"
+	"github.com/retryproof/retryproof/entropy"
+	"github.com/retryproof/retryproof/queue"
+)
+
+// Publisher is the queue, as a relay needs it.
+type Publisher interface {
+	// Send returns nil only when the queue has the message for good.
+	Send(ctx context.Context, m queue.Message) error
+}
+
+// Config sets a relay. The zero value works.
+type Config struct {
+	// Batch is how many rows are claimed at a time. Defaults to 64.
+	Batch int
+	// Lease is how long a claimed batch belongs to the relay. Defaults to 15 s.
+	Lease time.Duration
+	// SendTimeout bounds one send. Defaults to 5 s.
+	SendTimeout time.Duration
+	// MinBackoff is the wait after a row's first failed send; it doubles.
+	// Defaults to 200 ms.
+	MinBackoff time.Duration
+	// MaxBackoff is the longest wait. Defaults to 30 s.
+	MaxBackoff time.Duration
+	// MaxAttempts parks a row that failed so often while other rows were sent; an
+	// outage of the queue parks nothing. A refusal with CodePermanent parks at
+	// once. Defaults to 20.
+	MaxAttempts int
+	// Check refuses a row that must not be sent; it is parked with the error as
+	// the reason. Defaults to accepting every row.
+	Check func(retryproof.Event) error
+	// Clock is the time. Defaults to clock.System().
+	Clock clock.Clock
+	// Rand makes the relay's token and jitter. Defaults to entropy.System().
+	Rand entropy.Source
+	// Observe is told "sent", "failed", "parked" and "fenced", with the event.
+	// Defaults to nothing.
+	Observe func(what string, e retryproof.Event)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Batch == 0 {
+		c.Batch = 64
+	}
+	if c.Lease == 0 {
+		c.Lease = 15 * time.Second
+	}
+	if c.SendTimeout == 0 {
+		c.SendTimeout = 5 * time.Second
+	}
+	if c.MinBackoff == 0 {
+		c.MinBackoff = 200 * time.Millisecond
+	}
+	if c.MaxBackoff == 0 {
+		c.MaxBackoff = 30 * time.Second
+	}
+	if c.MaxAttempts == 0 {
+		c.MaxAttempts = 20
+	}
+	if c.Check == nil {
+		c.Check = func(retryproof.Event) error { return nil }
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
+	if c.Rand == nil {
+		c.Rand = entropy.System()
+	}
+	if c.Observe == nil {
+		c.Observe = func(string, retryproof.Event) {}
+	}
+	return c
+}
+
+// Validate returns everything that is wrong with the configuration at once.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	if c.Batch < 0 || c.MaxAttempts < 0 {
+		errs = append(errs, fmt.Errorf("outbox: Batch %d and MaxAttempts %d must not be negative", c.Batch, c.MaxAttempts))
+	}
+	if c.Lease <= c.SendTimeout {
+		errs = append(errs, fmt.Errorf("outbox: Lease > SendTimeout fails: %v ≤ %v: a lease would end during a send", c.Lease, c.SendTimeout))
+	}
+	if c.MinBackoff < 0 || c.MaxBackoff < c.MinBackoff {
+		errs = append(errs, fmt.Errorf("outbox: 0 ≤ MinBackoff ≤ MaxBackoff fails: %v, %v", c.MinBackoff, c.MaxBackoff))
+	}
+	return errors.Join(errs...)
+}
+
+// Relay publishes the outbox. RunOnce of one relay must not run twice at a time;
+// several relays may.
+type Relay struct {
+	store  Store
+	queue  Publisher
+	config Config
+	token  string
+	// lastSent tells an outage of the queue from a row that cannot be sent.
+	lastSent time.Time
+}
+
+// NewRelay returns a relay with a token of its own.
+func NewRelay(store Store, publisher Publisher, config Config) (*Relay, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	return &Relay{store: store, queue: publisher, config: config, token: "relay-" + entropy.Token(config.Rand)}, nil
+}
+
+// RunOnce claims one batch and publishes it. It returns how many rows it sent or
+// parked.
+func (r *Relay) RunOnce(ctx context.Context) (int, error) {
+	now := r.config.Clock.Now()
+	until := now.Add(r.config.Lease)
+	rows, err := r.store.Claim(ctx, Claim{Relay: r.token, Now: now, Until: until, Limit: r.config.Batch})
+	if err != nil {
+		return 0, err
+	}
+	done := 0
+	var held []string // groups whose head failed in this batch
+	var failures []error
+	for _, row := range rows {
+		now := r.config.Clock.Now()
+		late := ctx.Err() != nil || now.Add(r.config.SendTimeout).After(until)
+		if late || slices.Contains(held, row.Group) {
+			// Give it back: the lease could end during the send, or an earlier
+			// event of its group failed and order comes before speed.
+			_, err = r.store.Defer(ctx, Defer{Relay: r.token, EventID: row.ID, NextAt: now, Untried: true})
+			failures = append(failures, err)
+			continue
+		}
+		ok, err := r.publish(ctx, row)
+		if ok {
+			done++
+		} else {
+			held = append(held, row.Group)
+		}
+		failures = append(failures, err)
+	}
+	return done, errors.Join(failures...)
+}
+
+// publish sends one row and reports whether its group may go on.
+func (r *Relay) publish(ctx context.Context, row Row) (bool, error) {
+	if err := r.config.Check(row.Event); err != nil {
+		return r.park(ctx, row, err)
+	}
+	sendCtx, cancel := r.config.Clock.WithTimeout(ctx, r.config.SendTimeout)
+	err := r.queue.Send(sendCtx, queue.Message{ID: row.ID, Group: row.Group, Type: row.Type, Body: row.Body})
+	cancel()
+	if err == nil {
+		r.lastSent = r.config.Clock.Now()
+		r.config.Observe("sent", row.Event)
+		return r.deleteSent(ctx, row)
+	}
+	r.config.Observe("failed", row.Event)
+	permanent := retryproof.OutcomeOf(err) == retryproof.NotDone && retryproof.CodeOf(err) == retryproof.CodePermanent
+	alive := !r.lastSent.IsZero() && r.config.Clock.Now().Sub(r.lastSent) < 2*r.config.MaxBackoff
+	if permanent || row.Attempts >= r.config.MaxAttempts && alive {
+		return r.park(ctx, row, err)
+	}
+	wait := min(r.config.MinBackoff<<min(row.Attempts-1, 20), r.config.MaxBackoff)
+	wait = wait/2 + time.Duration(entropy.Fraction(r.config.Rand)*float64(wait/2))
+	_, deferErr := r.store.Defer(ctx, Defer{Relay: r.token, EventID: row.ID, NextAt: r.config.Clock.Now().Add(wait), Reason: reason(err)})
+	return false, errors.Join(fmt.Errorf("outbox: send %s: %w", row.ID, err), deferErr)
+}
+
+// deleteSent removes a row that the queue has. When that fails the row is sent
+// again later, under the same id.
+func (r *Relay) deleteSent(ctx context.Context, row Row) (bool, error) {
+	deleted, err := r.store.Delete(ctx, r.token, row.ID)
+	if err == nil && !deleted {
+		r.config.Observe("fenced", row.Event)
+	}
+	return err == nil, err
+}
+
+func (r *Relay) park(ctx context.Context, row Row, cause error) (bool, error) {
+	parked, err := r.store.Park(ctx, Park{Relay: r.token, EventID: row.ID, Now: r.config.Clock.Now(), Reason: reason(cause)})
+	if parked {
+		r.config.Observe("parked", row.Event)
+	}
+	return err == nil, err
+}
+
+// reason keeps an error short enough for a column that people read.
+func reason(err error) string {
+	s := err.Error()
+	return s[:min(len(s), 500)]
+}

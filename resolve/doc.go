@@ -1,2 +1,0 @@
-// Package resolve is documented in its main file.
-package resolve

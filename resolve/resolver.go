@@ -1,0 +1,210 @@
+// Package resolve settles effects whose outcome nobody knows, by asking again in
+// a way that is safe either way (mission C4).
+//
+// Promises:
+//   - it never guesses: an effect is settled by what the remote side says of it,
+//     or it stays UNKNOWN, for ever if need be, and a person is told;
+//   - a settlement is a compare-and-set on the lease that the resolver holds, so
+//     that of many resolvers with one list each effect is settled once;
+//   - the remote side is asked at most Rate times a second, whatever is due, so
+//     that live requests keep their share.
+//
+// Does not promise: an end. Only evidence ends an UNKNOWN effect.
+//
+// Crash points: after the lease, it ends and another resolver asks; after the
+// answer, the same question is asked again; after the settlement and before the
+// claim is rewritten, repeats are rendered from the guard.
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/retryproof/retryproof/clock"
+	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/entropy"
+)
+
+// Ask finds out what became of an effect: by repeating the outside call with the
+// same derived key while the other side remembers it, else by looking it up. It
+// returns a final outcome only on evidence; every error means "not known yet".
+type Ask func(ctx context.Context, g effect.Guard) (effect.Finish, error)
+
+// Config sets a resolver. The zero value works.
+type Config struct {
+	// Batch is how many effects are listed at a time. Defaults to 20.
+	Batch int
+	// Rate is how many questions are asked a second, by this resolver. Defaults
+	// to 5: a fifth of the 25 requests a second that Stripe grants an endpoint by
+	// default (docs.stripe.com/rate-limits), so that live payments keep the rest.
+	Rate float64
+	// Lease is how long one effect belongs to the resolver that asks about it; it
+	// bounds the question. Defaults to 15 s.
+	Lease time.Duration
+	// MinBackoff is the wait after the first question without an answer; it
+	// doubles. Defaults to 2 s.
+	MinBackoff time.Duration
+	// MaxBackoff is the longest wait. Defaults to 15 min.
+	MaxBackoff time.Duration
+	// AlertAfter is how many questions are asked before Alert is called; it goes
+	// on asking. Defaults to 10.
+	AlertAfter int
+	// Alert tells a person about an effect that stays UNKNOWN. Defaults to
+	// nothing.
+	Alert func(ctx context.Context, g effect.Guard, cause error)
+	// UnknownOnly leaves PENDING effects with a stale lease to their callers'
+	// repeats. Defaults to false: they are swept.
+	UnknownOnly bool
+	// Clock is the time. Defaults to clock.System().
+	Clock clock.Clock
+	// Rand makes tokens and jitter. Defaults to entropy.System().
+	Rand entropy.Source
+	// Observe is told "asked", "settled", "still_unknown" and "overtaken".
+	// Defaults to nothing.
+	Observe func(what string, g effect.Guard)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Batch == 0 {
+		c.Batch = 20
+	}
+	if c.Rate == 0 {
+		c.Rate = 5
+	}
+	if c.Lease == 0 {
+		c.Lease = 15 * time.Second
+	}
+	if c.MinBackoff == 0 {
+		c.MinBackoff = 2 * time.Second
+	}
+	if c.MaxBackoff == 0 {
+		c.MaxBackoff = 15 * time.Minute
+	}
+	if c.AlertAfter == 0 {
+		c.AlertAfter = 10
+	}
+	if c.Alert == nil {
+		c.Alert = func(context.Context, effect.Guard, error) {}
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
+	if c.Rand == nil {
+		c.Rand = entropy.System()
+	}
+	if c.Observe == nil {
+		c.Observe = func(string, effect.Guard) {}
+	}
+	return c
+}
+
+// Validate returns everything that is wrong with the configuration at once.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	if c.Batch < 0 || c.Rate < 0 || c.AlertAfter < 0 {
+		errs = append(errs, fmt.Errorf("resolve: Batch %d, Rate %g and AlertAfter %d must not be negative", c.Batch, c.Rate, c.AlertAfter))
+	}
+	if c.Lease < 0 || c.MinBackoff < 0 || c.MaxBackoff < c.MinBackoff {
+		errs = append(errs, fmt.Errorf("resolve: 0 ≤ Lease %v and 0 ≤ MinBackoff ≤ MaxBackoff fails: %v, %v", c.Lease, c.MinBackoff, c.MaxBackoff))
+	}
+	return errors.Join(errs...)
+}
+
+// Resolver settles what is due. RunOnce of one resolver must not run twice at a
+// time; several resolvers may.
+type Resolver struct {
+	engine *effect.Engine
+	store  Store
+	ask    Ask
+	render func(effect.Guard) effect.Answer
+	config Config
+	token  string
+	// nextAsk is when the rate allows the next question.
+	nextAsk time.Time
+}
+
+// New returns a resolver. render makes the final answer that the claim keeps.
+func New(engine *effect.Engine, store Store, ask Ask, render func(effect.Guard) effect.Answer, config Config) (*Resolver, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	return &Resolver{engine: engine, store: store, ask: ask, render: render, config: config, token: "resolver-" + entropy.Token(config.Rand)}, nil
+}
+
+// RunOnce asks about what is due, as far as the rate allows. It returns how many
+// effects it settled.
+func (r *Resolver) RunOnce(ctx context.Context) (int, error) {
+	now := r.config.Clock.Now()
+	if now.Before(r.nextAsk) {
+		return 0, nil
+	}
+	due, err := r.store.Due(ctx, Due{Now: now, Margin: r.engine.Config().Margin, UnknownOnly: r.config.UnknownOnly, Limit: r.config.Batch})
+	if err != nil {
+		return 0, err
+	}
+	settled := 0
+	var failures []error
+	for _, g := range due {
+		if ctx.Err() != nil {
+			break
+		}
+		if wait := r.nextAsk.Sub(r.config.Clock.Now()); wait > 0 {
+			if err := r.config.Clock.Sleep(ctx, wait); err != nil {
+				break
+			}
+		}
+		done, err := r.settle(ctx, g)
+		if done {
+			settled++
+		}
+		failures = append(failures, err)
+	}
+	return settled, errors.Join(failures...)
+}
+
+// settle leases one effect, asks and records the answer.
+func (r *Resolver) settle(ctx context.Context, g effect.Guard) (bool, error) {
+	g, mine, err := r.engine.Lease(ctx, g, r.token, r.config.Lease)
+	if err != nil || !mine {
+		r.config.Observe("overtaken", g)
+		return false, err
+	}
+	r.nextAsk = r.config.Clock.Now().Add(time.Duration(float64(time.Second) / r.config.Rate))
+	r.config.Observe("asked", g)
+	askCtx, cancel := r.config.Clock.WithTimeout(ctx, r.config.Lease)
+	f, askErr := r.ask(askCtx, g)
+	cancel()
+	if askErr != nil {
+		return false, r.stillUnknown(ctx, g, askErr)
+	}
+	out, err := r.engine.Settle(ctx, effect.Settle{ID: g.ID, From: []effect.State{effect.Unknown}, To: f.State, By: r.token, Fenced: true,
+		Now: r.config.Clock.Now(), Result: f.Result, Row: f.Row, Postings: f.Postings, Events: f.Events})
+	if err != nil {
+		return false, err
+	}
+	if !out.Moved || out.Guard == nil {
+		r.config.Observe("overtaken", g) // a webhook or another resolver was faster
+		return false, nil
+	}
+	r.config.Observe("settled", *out.Guard)
+	_, err = r.engine.Rewrite(ctx, *out.Guard, r.render(*out.Guard))
+	return true, err
+}
+
+// stillUnknown gives the lease back and sets the time of the next question.
+func (r *Resolver) stillUnknown(ctx context.Context, g effect.Guard, cause error) error {
+	r.config.Observe("still_unknown", g)
+	if g.Tries == r.config.AlertAfter {
+		r.config.Alert(ctx, g, cause)
+	}
+	wait := min(r.config.MinBackoff<<min(max(g.Tries-1, 0), 20), r.config.MaxBackoff)
+	wait = wait/2 + time.Duration(entropy.Fraction(r.config.Rand)*float64(wait/2))
+	now := r.config.Clock.Now()
+	_, err := r.engine.Settle(ctx, effect.Settle{ID: g.ID, From: []effect.State{effect.Unknown}, To: effect.Unknown, By: r.token, Fenced: true,
+		Now: now, NextAt: now.Add(wait)})
+	return err
+}

@@ -1,0 +1,114 @@
+// Package worker runs steps in loops. It is the only library package with a go
+// statement: a step does its work once and returns, a loop calls it again.
+//
+// Promises: while ctx lives, every step is called again after it returned; a step
+// that found nothing to do or failed is called after a pause; when ctx ends, a
+// running step gets Grace to return, and Run returns when all have.
+//
+// Does not promise: safety. Steps are safe to run at any time, anywhere, twice.
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/retryproof/retryproof/clock"
+	"github.com/retryproof/retryproof/entropy"
+)
+
+// Loop is a step and how often to call it.
+type Loop struct {
+	// Name appears in logs.
+	Name string
+	// Step does its work once and returns how much it did.
+	Step func(ctx context.Context) (int, error)
+	// Idle is the pause after a call that did nothing. Defaults to 100 ms.
+	Idle time.Duration
+	// MaxBackoff bounds the pause after errors, which doubles from Idle.
+	// Defaults to 10 s.
+	MaxBackoff time.Duration
+}
+
+// Config sets a runner. The zero value works.
+type Config struct {
+	// Grace is how long a running step may go on after ctx ended.
+	// Defaults to 10 s.
+	Grace time.Duration
+	// Clock is the time. Defaults to clock.System().
+	Clock clock.Clock
+	// Rand makes jitter. Defaults to entropy.System().
+	Rand entropy.Source
+	// Log gets one line when a step begins to fail and one when it works again.
+	// Defaults to slog.Default().
+	Log *slog.Logger
+}
+
+// Run calls the loops' steps, each loop in its own goroutine, until ctx ends; then
+// it waits for running steps and returns.
+func Run(ctx context.Context, config Config, loops ...Loop) {
+	if config.Grace == 0 {
+		config.Grace = 10 * time.Second
+	}
+	if config.Clock == nil {
+		config.Clock = clock.System()
+	}
+	if config.Rand == nil {
+		config.Rand = entropy.System()
+	}
+	if config.Log == nil {
+		config.Log = slog.Default()
+	}
+	// Steps get a context that outlives ctx by Grace, so that one is not cut
+	// between its effect and its answer.
+	stepCtx, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(context.Canceled)
+	stop := context.AfterFunc(ctx, func() {
+		if config.Clock.Sleep(stepCtx, config.Grace) == nil {
+			cut(context.DeadlineExceeded)
+		}
+	})
+	defer stop()
+	var running sync.WaitGroup
+	for _, l := range loops {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			l.run(ctx, stepCtx, config)
+		}()
+	}
+	running.Wait()
+}
+
+// run calls the step until ctx ends.
+func (l Loop) run(ctx, stepCtx context.Context, config Config) {
+	if l.Idle == 0 {
+		l.Idle = 100 * time.Millisecond
+	}
+	if l.MaxBackoff == 0 {
+		l.MaxBackoff = 10 * time.Second
+	}
+	failures := 0
+	for ctx.Err() == nil {
+		n, err := l.Step(stepCtx)
+		pause := time.Duration(0)
+		switch {
+		case err != nil:
+			if failures++; failures == 1 {
+				config.Log.Warn("a step fails and is tried again", "loop", l.Name, "error", err)
+			}
+			pause = min(l.Idle<<min(failures-1, 20), l.MaxBackoff)
+		case failures > 0:
+			config.Log.Info("a step works again", "loop", l.Name, "after_failures", failures)
+			failures = 0
+		}
+		if err == nil && n == 0 {
+			pause = l.Idle
+		}
+		if pause > 0 {
+			jitter := time.Duration(entropy.Fraction(config.Rand) * float64(pause) / 4)
+			_ = config.Clock.Sleep(ctx, pause+jitter)
+		}
+	}
+}
