@@ -3,7 +3,10 @@
 // that it needs; psp/stripe satisfies it for Stripe and for psp/emulator alike.
 package psp
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // State is what became of a charge.
 type State string
@@ -58,3 +61,7 @@ type WebhookEvent struct {
 	Charge Charge
 	At     time.Time
 }
+
+// ErrIgnored is what an adapter's webhook parser returns, perhaps wrapped, for a
+// genuine message that says nothing about a charge: take it and forget it.
+var ErrIgnored = errors.New("psp: the message says nothing about a charge")

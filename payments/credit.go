@@ -1,0 +1,78 @@
+package payments
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/ledger"
+	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/queue"
+)
+
+// The parts of the inbox keys.
+const (
+	consumerCredit  = "merchant-credit"
+	consumerWebhook = "psp-webhook"
+	sourcePayments  = "payments"
+	sourcePSP       = "psp"
+	channelPush     = "push"
+)
+
+// credit is what a "payment succeeded" event does, once: the merchant is credited
+// and the buyer's notification is recorded.
+func (s *System) credit(_ context.Context, d queue.Delivery) (inbox.Apply, error) {
+	var e succeededEvent
+	if err := json.Unmarshal(d.Body, &e); err != nil {
+		return inbox.Apply{}, fmt.Errorf("payments: the event's body is not its JSON: %w", err)
+	}
+	if d.Type != EventSucceeded || e.PaymentID.Sub("SUCCEEDED") != d.ID {
+		return inbox.Apply{}, fmt.Errorf("payments: event %s of type %q is not one of ours", d.ID, d.Type)
+	}
+	return inbox.Apply{
+		Key: retryproof.InboxKey{Consumer: consumerCredit, Source: sourcePayments, EventID: d.ID},
+		Now: s.deps.Clock.Now(),
+		Postings: []ledger.Posting{
+			{Account: accountTransit, Currency: e.Currency, Amount: -e.Amount, Ref: d.ID},
+			{Account: MerchantAccount(e.MerchantID), Currency: e.Currency, Amount: e.Amount, Ref: d.ID},
+		},
+		Intents: []notify.Intent{{
+			Key: notify.Key{EventID: d.ID, Channel: channelPush}, ReplaceID: string(e.PaymentID), To: e.Caller,
+			Title: "Payment received", Body: fmt.Sprintf("%s for order %s", formatAmount(e.Amount, e.Currency), e.OrderID),
+			State: notify.Pending, CreatedAt: s.deps.Clock.Now(),
+		}},
+	}, nil
+}
+
+// formatAmount writes an amount as people read it: USD 30.00.
+func formatAmount(amount int64, currency string) string {
+	return fmt.Sprintf("%s %d.%02d", currency, amount/100, amount%100)
+}
+
+// saw observations of the consumer go to the hop table.
+func (s *System) sawDelivery(what string, d queue.Delivery) {
+	s.deps.Metrics.Add("retryproof_inbox_total", 1, "what", what)
+	id := paymentOf(d.ID)
+	s.saw(id, hopQueue, "deliveries")
+	switch what {
+	case "applied":
+		s.saw(id, hopWorker, "credits")
+	case "repeat":
+		s.saw(id, hopWorker, "repeats dropped")
+	}
+}
+
+func (s *System) sawIntent(what string, i notify.Intent) {
+	s.deps.Metrics.Add("retryproof_notifications_total", 1, "what", what)
+	id := paymentOf(i.EventID)
+	switch what {
+	case "sent":
+		s.saw(id, hopPush, "sends")
+	case "skipped":
+		s.saw(id, hopPush, "repeats dropped")
+	case "failed":
+		s.saw(id, hopPush, "failed sends")
+	}
+}

@@ -1,0 +1,186 @@
+package payments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/retryproof/retryproof/clock"
+	"github.com/retryproof/retryproof/entropy"
+	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/psp"
+	"github.com/retryproof/retryproof/queue"
+)
+
+// PSP is the card processor. Errors are *retryproof.Error: NotDone only when the
+// card certainly was not and will not be charged by the call.
+type PSP interface {
+	// Charge charges the card, or gives what the key gave before. A definite
+	// decline is a charge with state Declined, not an error.
+	Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, error)
+	// Find lists every charge with our reference. None is no proof that there is
+	// none: a search may lag.
+	Find(ctx context.Context, reference string) ([]psp.Charge, error)
+	// Webhook verifies a message of the PSP; now bounds its age.
+	Webhook(payload []byte, header http.Header, now time.Time) (psp.WebhookEvent, error)
+}
+
+// Metrics counts. Labels come in pairs of name and value.
+type Metrics interface {
+	Add(name string, n float64, labels ...string)
+}
+
+// Deps are what differs between production, the embedded default and the
+// simulator.
+type Deps struct {
+	// Store is required.
+	Store Stores
+	// Queue is required.
+	Queue queue.Queue
+	// PSP is required.
+	PSP PSP
+	// Push is required.
+	Push notify.Sender
+	// Authenticate maps a bearer token to a caller; false refuses. Required.
+	Authenticate func(token string) (caller string, ok bool)
+	// Clock is the time. Defaults to clock.System().
+	Clock clock.Clock
+	// Rand makes tokens and jitter. Defaults to entropy.System().
+	Rand entropy.Source
+	// Log gets what a person should see. Defaults to slog.Default().
+	Log *slog.Logger
+	// Metrics counts what happened. Defaults to nothing.
+	Metrics Metrics
+}
+
+func (d Deps) withDefaults() Deps {
+	if d.Clock == nil {
+		d.Clock = clock.System()
+	}
+	if d.Rand == nil {
+		d.Rand = entropy.System()
+	}
+	if d.Log == nil {
+		d.Log = slog.Default()
+	}
+	if d.Metrics == nil {
+		d.Metrics = noMetrics{}
+	}
+	return d
+}
+
+func (d Deps) validate() error {
+	var errs []error
+	need := func(name string, missing bool) {
+		if missing {
+			errs = append(errs, fmt.Errorf("payments: Deps.%s is missing", name))
+		}
+	}
+	s := d.Store
+	need("Store", s.Effects == nil || s.Due == nil || s.Outbox == nil || s.Inbox == nil || s.Notify == nil || s.Ledger == nil || s.Hops == nil || s.Janitor == nil)
+	need("Queue", d.Queue == nil)
+	need("PSP", d.PSP == nil)
+	need("Push", d.Push == nil)
+	need("Authenticate", d.Authenticate == nil)
+	return errors.Join(errs...)
+}
+
+type noMetrics struct{}
+
+func (noMetrics) Add(string, float64, ...string) {}
+
+// Config sets the system. The zero value works.
+type Config struct {
+	// Deadline is how long a request may work, from its arrival. Defaults to 5 s.
+	Deadline time.Duration
+	// Margin is added to a lease before a takeover. Defaults to 1 s.
+	Margin time.Duration
+	// AnswerTTL is how long answers are kept with the key; the payment answers
+	// afterwards. Defaults to 24 h.
+	AnswerTTL time.Duration
+	// PSPWindow is how long the PSP remembers an idempotency key. Defaults to
+	// 24 h (Stripe: "at least 24 hours").
+	PSPWindow time.Duration
+	// PSPWindowMargin is taken off PSPWindow: from then on a charge is looked up
+	// and not repeated. Defaults to 1 h.
+	PSPWindowMargin time.Duration
+	// Merchants are who can be paid. Defaults to anybody.
+	Merchants []string
+	// MaxBody bounds a request body in bytes. Defaults to 64 KiB.
+	MaxBody int64
+	// Relays is how many relay loops run. Defaults to 2.
+	Relays int
+	// Workers is how many worker loops run. Defaults to 4.
+	Workers int
+	// ResolveEvery is the pause between two looks for what is due. Defaults to
+	// 500 ms.
+	ResolveEvery time.Duration
+	// ResolveRate bounds the resolver's questions a second. Defaults to 5.
+	ResolveRate float64
+	// ResolveUnknownOnly turns the PENDING sweep off. Defaults to false.
+	ResolveUnknownOnly bool
+	// AlertAfter is how many questions without an answer call for a person.
+	// Defaults to 10.
+	AlertAfter int
+	// QueueWindow is how long the queue remembers a dedup id; the hop table shows
+	// it. Defaults to 5 min.
+	QueueWindow time.Duration
+	// HopsAskPSP lets the hop table count the charges at the PSP instead of in the
+	// ledger. It costs one search per look. Defaults to false.
+	HopsAskPSP bool
+	// InboxRetention is how long message ids are remembered: longer than the
+	// queue can keep a message. Defaults to 30 days.
+	InboxRetention time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	set(&c.Deadline, 5*time.Second)
+	set(&c.Margin, time.Second)
+	set(&c.AnswerTTL, 24*time.Hour)
+	set(&c.PSPWindow, 24*time.Hour)
+	set(&c.PSPWindowMargin, time.Hour)
+	set(&c.ResolveEvery, 500*time.Millisecond)
+	set(&c.QueueWindow, 5*time.Minute)
+	set(&c.InboxRetention, 30*24*time.Hour)
+	if c.MaxBody == 0 {
+		c.MaxBody = 64 << 10
+	}
+	if c.Relays == 0 {
+		c.Relays = 2
+	}
+	if c.Workers == 0 {
+		c.Workers = 4
+	}
+	if c.ResolveRate == 0 {
+		c.ResolveRate = 5
+	}
+	if c.AlertAfter == 0 {
+		c.AlertAfter = 10
+	}
+	return c
+}
+
+// Validate returns everything that is wrong with the configuration at once.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	if c.PSPWindow <= c.PSPWindowMargin+c.Deadline+c.Margin {
+		errs = append(errs, fmt.Errorf("payments: PSPWindow > PSPWindowMargin + Deadline + Margin fails: %v ≤ %v + %v + %v: a charge could be repeated after the PSP forgot its key",
+			c.PSPWindow, c.PSPWindowMargin, c.Deadline, c.Margin))
+	}
+	if c.MaxBody < 0 || c.Relays < 0 || c.Workers < 0 || c.ResolveRate < 0 {
+		errs = append(errs, fmt.Errorf("payments: MaxBody %d, Relays %d, Workers %d and ResolveRate %g must not be negative", c.MaxBody, c.Relays, c.Workers, c.ResolveRate))
+	}
+	if c.InboxRetention < 24*time.Hour {
+		errs = append(errs, fmt.Errorf("payments: InboxRetention ≥ 24 h fails: %v: a message that the queue still keeps could be applied twice", c.InboxRetention))
+	}
+	return errors.Join(errs...)
+}

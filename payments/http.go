@@ -1,0 +1,319 @@
+package payments
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/httpkey"
+	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/psp"
+)
+
+// endpointPayments is the endpoint part of a payment's scope.
+const endpointPayments = "payments"
+
+func (s *System) routes() (http.Handler, error) {
+	keyed, err := httpkey.New(s.engine, httpkey.Config{
+		Caller:   s.caller,
+		Endpoint: func(*http.Request) string { return endpointPayments },
+		Read:     s.readOrder,
+		Render:   s.renderGuard,
+		MaxBody:  s.config.MaxBody,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /payments", keyed.Handler(http.HandlerFunc(s.create)))
+	mux.HandleFunc("POST /payments/resolve", s.resolve)
+	mux.HandleFunc("GET /payments/{id}", s.show)
+	mux.HandleFunc("GET /payments/{id}/hops", s.showHops)
+	mux.HandleFunc("GET /merchants/{id}/balance", s.balance)
+	mux.HandleFunc("POST /webhooks/psp", s.webhook)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, map[string]string{"status": "ok"}) })
+	mux.HandleFunc("GET /readyz", s.ready)
+	return mux, nil
+}
+
+// caller authenticates the request by its bearer token.
+func (s *System) caller(r *http.Request) (string, error) {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if ok && strings.EqualFold(scheme, "Bearer") {
+		if caller, known := s.deps.Authenticate(strings.TrimSpace(token)); known {
+			return caller, nil
+		}
+	}
+	return "", retryproof.Refused(retryproof.CodeUnauthorized, "a valid bearer token is required", nil)
+}
+
+// readOrder turns a request into its meaning before anything is claimed.
+func (s *System) readOrder(r *http.Request, body []byte) (httpkey.Meaning, error) {
+	if r.URL.RawQuery != "" {
+		// A parameter that changed on a retry would make it another payment.
+		return httpkey.Meaning{}, invalid("POST /payments takes no query parameters")
+	}
+	order, err := ParseOrder(body, s.config.Merchants)
+	if err != nil {
+		return httpkey.Meaning{}, err
+	}
+	caller, err := s.caller(r)
+	if err != nil {
+		return httpkey.Meaning{}, err
+	}
+	key, err := retryproof.KeyFromHeader(r.Header.Values("Idempotency-Key"))
+	if err != nil {
+		return httpkey.Meaning{}, err
+	}
+	id := retryproof.Of("pay", retryproof.Scope{Endpoint: endpointPayments, Caller: caller, Key: key})
+	return httpkey.Meaning{Fingerprint: order.Fingerprint(), GuardID: id, Row: order.payment(id, caller)}, nil
+}
+
+// create runs a payment that this request owns. The settlement stores the answer;
+// the middleware serves it.
+func (s *System) create(w http.ResponseWriter, r *http.Request) {
+	a := effect.FromContext(r.Context())
+	p, ok := a.Guard().Row.(Payment)
+	if !ok {
+		httpkey.ProblemOf(retryproof.Refused(retryproof.CodeUnavailable, "the payment's record has no payment", nil)).Write(w)
+		return
+	}
+	if _, err := s.charge(r.Context(), a, p); err != nil {
+		s.deps.Log.Error("a payment's outcome could not be recorded; the sweep will", "payment", p.ID, "error", err)
+		httpkey.ProblemOf(err).Write(w)
+	}
+}
+
+// publicState is what callers see: what is not final is PROCESSING.
+func publicState(state effect.State) string {
+	if state.Final() {
+		return string(state)
+	}
+	return "PROCESSING"
+}
+
+// paymentBody is the answer about one payment.
+type paymentBody struct {
+	ID            retryproof.ID `json:"id"`
+	State         string        `json:"state"`
+	Amount        int64         `json:"amount"`
+	Currency      string        `json:"currency"`
+	OrderID       string        `json:"order_id"`
+	MerchantID    string        `json:"merchant_id"`
+	PaymentMethod string        `json:"payment_method"`
+	DeclineCode   string        `json:"decline_code,omitempty"`
+}
+
+// renderPayment makes the answer of a payment from its row: 201 when the card was
+// charged, 402 when it was declined, 202 with a Location while nobody knows.
+func renderPayment(p Payment) effect.Answer {
+	body, err := json.Marshal(paymentBody{ID: p.ID, State: publicState(p.State), Amount: p.Amount, Currency: p.Currency,
+		OrderID: p.OrderID, MerchantID: p.MerchantID, PaymentMethod: p.Method, DeclineCode: p.DeclineCode})
+	if err != nil {
+		panic("payments: a payment of strings and integers cannot be encoded: " + err.Error())
+	}
+	a := effect.Answer{Status: http.StatusAccepted, Body: append(body, '\n'), Header: map[string][]string{
+		"Content-Type": {"application/json"}, "Location": {"/payments/" + string(p.ID)}, "Cache-Control": {"no-store"},
+	}}
+	switch p.State {
+	case effect.Succeeded:
+		a.Status = http.StatusCreated
+	case effect.Failed:
+		a.Status = http.StatusPaymentRequired
+	}
+	return a
+}
+
+// renderGuard makes the answer of a payment's guard.
+func (s *System) renderGuard(g effect.Guard) effect.Answer {
+	p, ok := g.Row.(Payment)
+	if !ok {
+		p = Payment{ID: g.ID}
+	}
+	p.State = g.State
+	return renderPayment(p)
+}
+
+// own reads a payment that belongs to the caller; somebody else's does not exist.
+func (s *System) own(r *http.Request) (Payment, error) {
+	caller, err := s.caller(r)
+	if err != nil {
+		return Payment{}, err
+	}
+	p, err := s.deps.Store.Ledger.Payment(r.Context(), retryproof.ID(r.PathValue("id")))
+	if err == nil && p.Caller != caller {
+		err = retryproof.Refused(retryproof.CodeNotFound, "there is no such payment", nil)
+	}
+	return p, err
+}
+
+func (s *System) show(w http.ResponseWriter, r *http.Request) {
+	p, err := s.own(r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	a := renderPayment(p)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(a.Body)
+}
+
+func (s *System) showHops(w http.ResponseWriter, r *http.Request) {
+	p, err := s.own(r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	table, err := s.hops(r.Context(), p)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"payment_id": p.ID, "state": publicState(p.State), "hops": table})
+}
+
+// resolve tells what became of a key. It only looks: a key that is not there may
+// still arrive.
+func (s *System) resolve(w http.ResponseWriter, r *http.Request) {
+	caller, err := s.caller(r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	key, err := retryproof.KeyFromHeader(r.Header.Values("Idempotency-Key"))
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	id := retryproof.Of("pay", retryproof.Scope{Endpoint: endpointPayments, Caller: caller, Key: key})
+	p, err := s.deps.Store.Ledger.Payment(r.Context(), id)
+	if retryproof.CodeOf(err) == retryproof.CodeNotFound {
+		err = retryproof.Refused(retryproof.CodeNotFound, "no payment with this key has arrived; one still may, so keep the key", nil)
+	}
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	a := renderPayment(p)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(a.Body)
+}
+
+func (s *System) balance(w http.ResponseWriter, r *http.Request) {
+	if _, err := s.caller(r); err != nil {
+		writeError(w, err)
+		return
+	}
+	merchant, currency := r.PathValue("id"), r.URL.Query().Get("currency")
+	if currency == "" {
+		currency = "USD"
+	}
+	if !currencyForm.MatchString(currency) {
+		writeError(w, invalid("currency must be three capital letters (ISO 4217)"))
+		return
+	}
+	if err := (Order{OrderID: "-", Method: "-", Amount: 1, Currency: currency, MerchantID: merchant}).check(s.config.Merchants); err != nil {
+		writeError(w, retryproof.Refused(retryproof.CodeNotFound, "there is no such merchant", nil))
+		return
+	}
+	balance, err := s.deps.Store.Ledger.Balance(r.Context(), MerchantAccount(merchant), currency)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"merchant_id": merchant, "currency": currency, "balance": balance})
+}
+
+// webhook takes the PSP's word about a payment: recorded once per event id, and
+// applied as an allowed move. Every delivery of a message that is ours ends 2xx,
+// or the PSP would send it for days.
+func (s *System) webhook(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err != nil {
+		writeError(w, retryproof.Refused(retryproof.CodeTooLarge, "the message is too large or was cut off", nil))
+		return
+	}
+	e, err := s.deps.PSP.Webhook(body, r.Header, s.deps.Clock.Now())
+	if errors.Is(err, psp.ErrIgnored) {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	if err != nil {
+		s.deps.Metrics.Add("retryproof_webhooks_total", 1, "what", "refused")
+		writeError(w, retryproof.Refused(retryproof.CodeInvalid, "the message is not signed by the processor, or too old", nil))
+		return
+	}
+	what, err := s.applyWebhook(r.Context(), e)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	s.deps.Metrics.Add("retryproof_webhooks_total", 1, "what", what)
+	s.saw(retryproof.ID(e.Charge.Reference), hopWebhook, what)
+	writeJSON(w, http.StatusOK, map[string]string{"result": what})
+}
+
+// applyWebhook records the event and moves the payment, in one transaction.
+func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent) (string, error) {
+	key := retryproof.InboxKey{Consumer: consumerWebhook, Source: sourcePSP, EventID: e.ID}
+	p, err := s.deps.Store.Ledger.Payment(ctx, retryproof.ID(e.Charge.Reference))
+	if retryproof.CodeOf(err) == retryproof.CodeNotFound {
+		s.deps.Log.Warn("a webhook is about a payment that is not here", "event", e.ID, "charge", e.Charge.ID)
+		return "unknown payment", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	f, final := s.finish(p, e.Charge, nil)
+	if !final {
+		first, err := s.deps.Store.Inbox.Apply(ctx, inbox.Apply{Key: key, Now: s.deps.Clock.Now()})
+		return map[bool]string{true: "no move", false: "repeats dropped"}[first], err
+	}
+	out, err := s.engine.Settle(ctx, effect.Settle{ID: p.ID, From: []effect.State{effect.Pending, effect.Unknown}, To: f.State,
+		By: fmt.Sprintf("webhook-%s", e.ID), Now: s.deps.Clock.Now(), Row: f.Row, Postings: f.Postings, Events: f.Events, Inbox: &key})
+	switch {
+	case err != nil:
+		return "", err
+	case out.Moved:
+		return "moves", nil
+	case out.Repeat:
+		return "repeats dropped", nil
+	}
+	return "late", nil
+}
+
+// ready reports whether a payment could be recorded now.
+func (s *System) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := s.deps.Clock.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := s.deps.Store.Outbox.Stats(ctx); err != nil {
+		writeError(w, retryproof.Refused(retryproof.CodeUnavailable, "the ledger cannot be reached", err))
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	if retryproof.CodeOf(err) == "" {
+		err = retryproof.Refused(retryproof.CodeUnavailable, "the records cannot be reached", err)
+	}
+	httpkey.ProblemOf(err).Write(w)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client is gone: nobody to tell
+}

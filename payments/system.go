@@ -1,0 +1,173 @@
+package payments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/ledger"
+	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/outbox"
+	"github.com/retryproof/retryproof/queue"
+	"github.com/retryproof/retryproof/resolve"
+	"github.com/retryproof/retryproof/worker"
+)
+
+// System is the composed payments system of one process. Any number of processes
+// may run on the same stores and queue.
+type System struct {
+	deps      Deps
+	config    Config
+	engine    *effect.Engine
+	handler   http.Handler
+	relays    []*outbox.Relay
+	consumer  *inbox.Consumer
+	notifier  *notify.Notifier
+	resolver  *resolve.Resolver
+	sightings sightings
+}
+
+// New composes the system, or returns everything that is wrong at once.
+func New(deps Deps, config Config) (*System, error) {
+	if err := errors.Join(deps.validate(), config.Validate()); err != nil {
+		return nil, err
+	}
+	s := &System{deps: deps.withDefaults(), config: config.withDefaults()}
+	var err error
+	s.engine, err = effect.New(s.deps.Store.Effects, effect.Config{
+		Deadline: s.config.Deadline, Margin: s.config.Margin, AnswerTTL: s.config.AnswerTTL,
+		Rerun: effect.RerunPending, Clock: s.deps.Clock, Rand: s.deps.Rand, Observe: s.sawEffect,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.composeLoops(); err != nil {
+		return nil, err
+	}
+	s.handler, err = s.routes()
+	return s, err
+}
+
+func (s *System) composeLoops() error {
+	var err error
+	for range s.config.Relays {
+		r, err := outbox.NewRelay(s.deps.Store.Outbox, s.deps.Queue, outbox.Config{Clock: s.deps.Clock, Rand: s.deps.Rand, Observe: s.sawRelay})
+		if err != nil {
+			return err
+		}
+		s.relays = append(s.relays, r)
+	}
+	s.notifier = notify.New(s.deps.Store.Notify, channelPush, s.deps.Push, notify.Config{Clock: s.deps.Clock, Observe: s.sawIntent})
+	s.consumer, err = inbox.NewConsumer(s.deps.Queue, s.deps.Store.Inbox, s.credit, inbox.Config{
+		Clock: s.deps.Clock, Observe: s.sawDelivery,
+		After: func(ctx context.Context, d queue.Delivery) error { return s.notifier.Finish(ctx, d.ID) },
+	})
+	if err != nil {
+		return err
+	}
+	s.resolver, err = resolve.New(s.engine, s.deps.Store.Due, s.ask, s.renderGuard, resolve.Config{
+		Rate: s.config.ResolveRate, UnknownOnly: s.config.ResolveUnknownOnly, AlertAfter: s.config.AlertAfter,
+		Alert: s.alert, Clock: s.deps.Clock, Rand: s.deps.Rand, Observe: s.sawResolver,
+	})
+	return err
+}
+
+// Handler serves the API.
+func (s *System) Handler() http.Handler { return s.handler }
+
+// RelayOnce, WorkOnce, ResolveOnce and TidyOnce are the steps behind Loops, for
+// whoever runs them by other means than worker.Run.
+func (s *System) RelayOnce(ctx context.Context, relay int) (int, error) {
+	return s.relays[relay].RunOnce(ctx)
+}
+
+// WorkOnce receives and applies one message.
+func (s *System) WorkOnce(ctx context.Context) (int, error) { return s.consumer.RunOnce(ctx) }
+
+// ResolveOnce asks about what is due.
+func (s *System) ResolveOnce(ctx context.Context) (int, error) { return s.resolver.RunOnce(ctx) }
+
+// TidyOnce forgets one bounded batch of what may be forgotten.
+func (s *System) TidyOnce(ctx context.Context) (int, error) {
+	const batch = 1000
+	now := s.deps.Clock.Now()
+	claims, err := s.deps.Store.Janitor.ForgetClaims(ctx, now, now.Add(-s.config.AnswerTTL), batch)
+	if err != nil {
+		return claims, err
+	}
+	messages, err := s.deps.Store.Inbox.Forget(ctx, now.Add(-s.config.InboxRetention), batch)
+	return claims + messages, err
+}
+
+// Loops are the system's loops, for worker.Run.
+func (s *System) Loops() []worker.Loop {
+	loops := []worker.Loop{
+		{Name: "resolver", Step: s.ResolveOnce, Idle: s.config.ResolveEvery},
+		{Name: "janitor", Step: s.TidyOnce, Idle: time.Minute},
+		{Name: "hop table", Step: s.flushSightings, Idle: 500 * time.Millisecond},
+	}
+	for i := range s.relays {
+		loops = append(loops, worker.Loop{Name: fmt.Sprintf("relay %d", i+1), Step: s.relays[i].RunOnce, Idle: 20 * time.Millisecond})
+	}
+	for i := range s.config.Workers {
+		loops = append(loops, worker.Loop{Name: fmt.Sprintf("worker %d", i+1), Step: s.WorkOnce, Idle: 20 * time.Millisecond})
+	}
+	return loops
+}
+
+// Flush writes what is only in memory; call it after the loops have ended.
+func (s *System) Flush(ctx context.Context) error {
+	_, err := s.flushSightings(ctx)
+	return err
+}
+
+// OpenMerchant gives a merchant an opening balance, once.
+func (s *System) OpenMerchant(ctx context.Context, merchantID, currency string, balance int64) error {
+	if balance == 0 {
+		return nil
+	}
+	ref := "opening:" + merchantID
+	return s.deps.Store.Ledger.Post(ctx, []ledger.Posting{
+		{Account: accountOpening, Currency: currency, Amount: -balance, Ref: ref},
+		{Account: MerchantAccount(merchantID), Currency: currency, Amount: balance, Ref: ref},
+	}, s.deps.Clock.Now())
+}
+
+func (s *System) sawEffect(o effect.Observation) {
+	s.deps.Metrics.Add("retryproof_effects_total", 1, "what", o.What)
+	id := retryproof.ID(o.GuardID)
+	switch o.What {
+	case effect.SawFirst:
+		s.saw(id, hopAPI, "first requests")
+	case effect.SawReplay, effect.SawPointer, effect.SawBusy:
+		s.saw(id, hopAPI, "repeats answered")
+	case effect.SawMismatch:
+		s.saw(id, hopAPI, "mismatches refused")
+	case effect.SawTakeover:
+		s.saw(id, hopAPI, "takeovers")
+	case effect.SawFenced:
+		s.saw(id, hopLedger, "fenced writes")
+	case effect.SawUnknown:
+		s.saw(id, hopPSP, "no definite answer")
+	}
+}
+
+func (s *System) sawRelay(what string, e retryproof.Event) {
+	s.deps.Metrics.Add("retryproof_outbox_total", 1, "what", what)
+	switch what {
+	case "sent":
+		s.saw(paymentOf(e.ID), hopRelay, "sends")
+	case "failed":
+		s.saw(paymentOf(e.ID), hopRelay, "failed sends")
+	}
+}
+
+func (s *System) sawResolver(what string, g effect.Guard) {
+	s.deps.Metrics.Add("retryproof_resolver_total", 1, "what", what)
+	s.saw(g.ID, hopResolver, what)
+}
