@@ -1,0 +1,263 @@
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/payments"
+	"github.com/retryproof/retryproof/resolve"
+)
+
+// guard is a row of a guard table.
+type guard struct {
+	effect.Guard
+	// payment is the business row; its ID, State and times are the guard's.
+	payment payments.Payment
+	// revision changes with every write, so that a Tx can tell whether what it
+	// read is still there.
+	revision uint64
+}
+
+// table is a guard table: the generic one, or payments.
+type table struct {
+	payments bool
+	rows     map[retryproof.ID]*guard
+	// open holds PENDING and UNKNOWN guards by (UpdatedAt, ID).
+	open index[*guard]
+}
+
+func newTable(isPayments bool) *table {
+	return &table{
+		payments: isPayments,
+		rows:     map[retryproof.ID]*guard{},
+		open: index[*guard]{compare: func(a, b *guard) int {
+			return cmp.Or(a.UpdatedAt.Compare(b.UpdatedAt), cmp.Compare(a.ID, b.ID))
+		}},
+	}
+}
+
+// checkRow refuses a business row that the table could only drop.
+func (t *table) checkRow(row any) error {
+	_, isPayment := row.(payments.Payment)
+	switch {
+	case t.payments && !isPayment:
+		return invalid("the row of the payments table must be a payments.Payment")
+	case !t.payments && row != nil:
+		return invalid("the generic guard table keeps no row")
+	}
+	return nil
+}
+
+// change lets write alter the guard and keeps the index right.
+func (t *table) change(g *guard, write func()) {
+	t.open.remove(g)
+	write()
+	g.revision++
+	if !g.State.Final() {
+		t.open.add(g)
+	}
+}
+
+// record is step 2 of Begin: PENDING if absent.
+func (t *table) record(b effect.Begin) *guard {
+	if g := t.rows[b.GuardID]; g != nil {
+		return g
+	}
+	now := round(b.Now)
+	g := &guard{Guard: effect.Guard{
+		ID: b.GuardID, Scope: b.Scope, Fingerprint: b.Fingerprint, State: effect.Pending,
+		Owner: b.Owner, Until: round(b.Until), CreatedAt: now, UpdatedAt: now,
+	}}
+	if t.payments {
+		g.payment = b.Row.(payments.Payment)
+	}
+	t.rows[g.ID] = g
+	t.open.add(g)
+	return g
+}
+
+// takes reports whether the guard part of an Adopt changes a guard that is there.
+func takes(g *guard, a effect.Adopt) bool {
+	return !g.State.Final() && g.Owner == a.GuardFrom && effect.Stale(g.Until, round(a.Now), a.Margin)
+}
+
+// adoptable reports whether the guard part of an Adopt holds: it changes the
+// guard, or did before.
+func (t *table) adoptable(a effect.Adopt) bool {
+	g := t.rows[a.GuardID]
+	if g == nil {
+		return a.Insert
+	}
+	return takes(g, a) || !g.State.Final() && g.Owner == a.Owner
+}
+
+// adopt writes the guard part of an Adopt that is adoptable.
+func (t *table) adopt(a effect.Adopt) {
+	g := t.rows[a.GuardID]
+	if g == nil {
+		t.record(beginOf(a))
+		return
+	}
+	if !takes(g, a) {
+		return
+	}
+	t.change(g, func() {
+		g.Owner, g.Until, g.UpdatedAt = a.Owner, round(a.Until), round(a.Now)
+		g.Tries++
+		if a.To == effect.Unknown {
+			g.State = effect.Unknown
+		}
+	})
+}
+
+// release deletes the guard if it is PENDING and the owner's.
+func (t *table) release(r effect.Release) (gone bool) {
+	g := t.rows[r.GuardID]
+	if g != nil && g.State == effect.Pending && g.Owner == r.Owner {
+		t.open.remove(g)
+		delete(t.rows, g.ID)
+		return true
+	}
+	return g == nil
+}
+
+// out copies a guard for a caller.
+func (t *table) out(g *guard) *effect.Guard {
+	if g == nil {
+		return nil
+	}
+	out := g.Guard
+	out.Result = bytes.Clone(g.Result)
+	if t.payments {
+		out.Row = g.paymentOut()
+	}
+	return &out
+}
+
+func (g *guard) paymentOut() payments.Payment {
+	p := g.payment
+	p.ID, p.Caller, p.State, p.CreatedAt, p.UpdatedAt = g.ID, g.Scope.Caller, g.State, g.CreatedAt, g.UpdatedAt
+	return p
+}
+
+func beginOf(a effect.Adopt) effect.Begin {
+	return effect.Begin{
+		Scope: a.Scope, GuardID: a.GuardID, Fingerprint: a.Fingerprint,
+		Owner: a.Owner, Now: a.Now, Until: a.Until, Row: a.Row,
+	}
+}
+
+func (t *table) checkBegin(b effect.Begin) error {
+	if b.GuardID == "" {
+		return invalid("the guard has no id")
+	}
+	if err := checkOwner(b.Scope, b.Owner); err != nil {
+		return err
+	}
+	return t.checkRow(b.Row)
+}
+
+func (t *table) checkAdopt(a effect.Adopt) error {
+	switch {
+	case a.To != effect.Pending && a.To != effect.Unknown:
+		return invalid("an adopted guard becomes PENDING or UNKNOWN")
+	case a.GuardID == "":
+		return invalid("the guard has no id")
+	case a.Owner == "":
+		return invalid("the owner has no token")
+	case !a.GuardOnly || a.Insert:
+		if err := a.Scope.Valid(); err != nil {
+			return err
+		}
+	}
+	if a.Insert {
+		return t.checkRow(a.Row)
+	}
+	return nil
+}
+
+// guards is effect.Guards over one table.
+type guards struct {
+	s *Store
+	t *table
+}
+
+func (g guards) RecordGuard(ctx context.Context, b effect.Begin) (*effect.Guard, error) {
+	if err := g.t.checkBegin(b); err != nil {
+		return nil, err
+	}
+	if err := g.s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer g.s.mu.Unlock()
+	return g.t.out(g.t.record(b)), nil
+}
+
+func (g guards) AdoptGuard(ctx context.Context, a effect.Adopt) (*effect.Guard, error) {
+	if err := g.t.checkAdopt(a); err != nil {
+		return nil, err
+	}
+	if err := g.s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer g.s.mu.Unlock()
+	if g.t.adoptable(a) {
+		g.t.adopt(a)
+	}
+	return g.t.out(g.t.rows[a.GuardID]), nil
+}
+
+func (g guards) SettleGuard(ctx context.Context, s effect.Settle) (effect.Settled, error) {
+	s.Claim = nil
+	return effects(g).Settle(ctx, s)
+}
+
+func (g guards) ReleaseGuard(ctx context.Context, r effect.Release) (bool, error) {
+	if err := g.s.lock(ctx); err != nil {
+		return false, err
+	}
+	defer g.s.mu.Unlock()
+	return g.t.release(r), nil
+}
+
+func (g guards) LookGuard(ctx context.Context, l effect.Look) (*effect.Guard, error) {
+	if err := g.s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer g.s.mu.Unlock()
+	return g.t.out(g.t.rows[l.GuardID]), nil
+}
+
+// due is resolve.Store over one table.
+type due struct {
+	s *Store
+	t *table
+}
+
+func (d due) Due(ctx context.Context, q resolve.Due) ([]effect.Guard, error) {
+	if err := d.s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer d.s.mu.Unlock()
+	now := round(q.Now)
+	var out []effect.Guard
+	for g := range d.t.open.all() {
+		if len(out) >= q.Limit {
+			break
+		}
+		var isDue bool
+		if g.State == effect.Unknown {
+			isDue = !g.NextAt.After(now) && g.Until.Before(now)
+		} else {
+			isDue = !q.UnknownOnly && effect.Stale(g.Until, now, q.Margin)
+		}
+		if isDue {
+			out = append(out, *d.t.out(g))
+		}
+	}
+	return slices.Clip(out), nil
+}
