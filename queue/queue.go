@@ -7,7 +7,14 @@
 // one message, and a repeat does not extend the window; messages of one group
 // are delivered in order and one at a time; other groups go on meanwhile; a
 // message that is not finished within the visibility timeout is delivered again.
-// It does not promise exactly one delivery: that is the inbox's job.
+// It does not promise exactly one delivery: that is the inbox's job. Nor does it
+// promise that groups are never held back by others: a driver may map several
+// groups to one lane (a NATS consumer, a Kafka partition), and then those that
+// share a lane take turns. The order in which groups take turns is the driver's.
+//
+// A crash of a receiver leaves its deliveries to the visibility timeout. A crash
+// of a sender before Send returned leaves Unknown: it sends again with the same
+// ID.
 package queue
 
 import (
@@ -17,13 +24,14 @@ import (
 
 // Message is what a producer sends.
 type Message struct {
-	// ID is the dedup id: the stored event id.
+	// ID is the dedup id: the stored event id. Any bytes, but not empty.
 	ID string
-	// Group orders (the merchant).
+	// Group orders (the merchant). Any bytes, but not empty.
 	Group string
 	// Type names the event, for example "payment.succeeded".
 	Type string
-	// Body is the event, JSON by convention.
+	// Body is the event, JSON by convention. It is kept byte for byte; a nil and an
+	// empty body are the same.
 	Body []byte
 }
 
@@ -42,15 +50,22 @@ type Delivery struct {
 type Queue interface {
 	// Send returns nil only when the queue has the message on disk (or has seen
 	// its ID within the window and has dropped this copy). An error is NotDone
-	// with retryproof.CodePermanent when no later try can help (too large), NotDone
-	// when it certainly was not taken, else Unknown: send again with the same ID.
+	// with retryproof.CodePermanent when no later try can help (too large, no ID, no
+	// Group), NotDone when it certainly was not taken, else Unknown: send again with
+	// the same ID. A Send that was not taken notes no ID. The body is the caller's
+	// again when Send returns.
 	Send(ctx context.Context, m Message) error
 	// Receive returns up to limit messages that are due, none when nothing is. It
-	// may wait a short, driver-configured time, and returns early when ctx ends.
+	// may wait a short, driver-configured time, and returns early, with nothing and
+	// without an error, when ctx ends. It may be called by many at the same time.
 	Receive(ctx context.Context, limit int) ([]Delivery, error)
-	// Finish deletes the message. A receipt that is no longer current is not an
-	// error and changes nothing.
+	// Finish deletes the message. A receipt that is no longer current (finished or
+	// retried before, or its message delivered again since) is not an error and
+	// changes nothing. Whether a receipt is still current between the end of its
+	// visibility timeout and the next delivery is the driver's.
 	Finish(ctx context.Context, d Delivery) error
 	// Retry makes the message due again after delay; until then its group waits.
+	// The delay is rounded as the driver's timers need; one of 0 or less is none. A
+	// receipt that is no longer current is not an error and changes nothing.
 	Retry(ctx context.Context, d Delivery, delay time.Duration) error
 }
