@@ -49,6 +49,11 @@ func inTree(dir string, trees []string) bool {
 	})
 }
 
+// isBelow reports whether dir is below one of the trees and not one itself.
+func isBelow(dir string, trees []string) bool {
+	return inTree(dir, trees) && !slices.Contains(trees, dir)
+}
+
 // simulated reports whether the package in dir runs in the simulator. Suites
 // that judge drivers do not.
 func simulated(dir string) bool {
