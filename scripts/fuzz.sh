@@ -8,10 +8,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 time=${1:-20s}
 rc=0
 while IFS= read -r module; do
+  # A package that does not build must not look like one without fuzz tests.
+  list=$(cd "$module" && go test -json -list '^Fuzz' ./...) || rc=1
   while IFS=' ' read -r package name; do
     printf '== %s %s\n' "$package" "$name"
     (cd "$module" && go test -run '^$' -fuzz "^$name\$" -fuzztime "$time" "$package") </dev/null || rc=1
-  done < <(cd "$module" && go test -json -list '^Fuzz' ./... |
-    sed -n 's/.*"Action":"output","Package":"\([^"]*\)".*"Output":"\(Fuzz[A-Za-z0-9_]*\)\\n".*/\1 \2/p')
+  done < <(sed -n 's/.*"Action":"output","Package":"\([^"]*\)".*"Output":"\(Fuzz[A-Za-z0-9_]*\)\\n".*/\1 \2/p' <<<"$list")
 done < <(scripts/each-module.sh)
+((rc == 0)) || echo "fuzz.sh: something failed, or a package does not build" >&2
 exit "$rc"

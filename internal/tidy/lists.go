@@ -21,7 +21,7 @@ var simulatedTrees = append([]string{"payments", "sim"}, concepts...)
 
 // simulatedDirs run in the simulator; the folders below them are drivers.
 var simulatedDirs = []string{
-	"", "psp", "psp/emulator", "push", "push/memory", "queue", "queue/memory",
+	"", "psp", "psp/emulator", "push", "push/emulator", "push/memory", "queue", "queue/memory",
 	"store", "store/memory", "window", "window/memory",
 }
 
