@@ -79,13 +79,15 @@ go_test() {
 
 # go_module FOLDER: the root's simulator is tested apart, without -race.
 go_module() {
-  local pure sim
+  local all pure sim
   if [[ $1 != . ]]; then
     go_test "${1#./}" "$1" ./...
     return
   fi
-  pure=$(go list ./... | grep -v '/sim\(/\|$\)' || true)
-  sim=$(go list ./... | grep '/sim\(/\|$\)' || true)
+  # -e: a package that does not parse must fail, not drop out of the list.
+  all=$(go list -e ./...) || fail "go list in root"
+  pure=$(grep -v '/sim\(/\|$\)' <<<"$all" || true)
+  sim=$(grep '/sim\(/\|$\)' <<<"$all" || true)
   # shellcheck disable=SC2086 # package paths have no blanks
   [[ -z $pure ]] || go_test root . $pure
   # shellcheck disable=SC2086

@@ -42,7 +42,9 @@ func readGoTest(in io.Reader, out io.Writer) []Result {
 			var e event
 			switch {
 			case json.Unmarshal([]byte(line), &e) != nil:
-				fmt.Fprint(out, line)
+				if !strings.HasPrefix(line, "go: downloading ") {
+					fmt.Fprint(out, line)
+				}
 			case e.Action == "build-output":
 				builds[e.ImportPath] = append(builds[e.ImportPath], e.Output)
 			case e.Package != "":
