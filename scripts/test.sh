@@ -118,7 +118,8 @@ javascript() {
   [[ ! -f $out ]] || results+=("$out")
 }
 
-unformatted=$(find . \( -name .git -o -name node_modules -o -name testdata -o -name bin \) -prune -o -name '*.go' -print0 | xargs -0 gofmt -l)
+unformatted=$(find . \( -name .git -o -name node_modules -o -name testdata -o -name bin \) -prune -o -name '*.go' -print0 | xargs -0 gofmt -l) ||
+  fail "gofmt: a file does not parse"
 if [[ -n $unformatted ]]; then
   printf 'not formatted with gofmt:\n%s\n' "$unformatted"
   fail gofmt
