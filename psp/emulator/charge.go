@@ -1,0 +1,76 @@
+package emulator
+
+import "time"
+
+// ChargeRecord is one card that was charged. This is the company's own book: the
+// truth about how often money moved.
+type ChargeRecord struct {
+	// ID is the charge's id, Intent its PaymentIntent's.
+	ID     string `json:"id"`
+	Intent string `json:"intent"`
+	// Key is the idempotency key that charged it, "" for none.
+	Key string `json:"key"`
+	// Reference is metadata payment_id.
+	Reference string `json:"reference"`
+	// Amount and Refunded are minor units of Currency.
+	Amount   int64  `json:"amount"`
+	Refunded int64  `json:"refunded"`
+	Currency string `json:"currency"`
+	// At is when the card was charged.
+	At time.Time `json:"at"`
+	// Requests and Replays count what came in with the key since this process
+	// started: all requests that arrived, and those answered from memory.
+	Requests int `json:"requests"`
+	Replays  int `json:"replays"`
+}
+
+// Charges returns every charge in the order in which the PaymentIntents were made.
+func (c *Core) Charges() []ChargeRecord {
+	now := c.clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := []ChargeRecord{}
+	for _, n := range c.intentOrder {
+		i := c.intents[n.id]
+		if i.ChargeID == "" || i.status(now) != statusSucceeded {
+			continue
+		}
+		r := ChargeRecord{
+			ID: i.ChargeID, Intent: i.ID, Key: i.ChargeKey, Reference: i.Metadata[referenceKey],
+			Amount: i.Amount, Refunded: i.Refunded, Currency: i.Currency, At: i.ChargedAt,
+		}
+		if count := c.counts[i.ChargeKey]; count != nil {
+			r.Requests, r.Replays = count.requests, count.replays
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// WebhookRecord is one webhook and what became of it.
+type WebhookRecord struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+	// Owed is how often it is to be delivered, Delivered how often it was.
+	Owed      int `json:"owed"`
+	Delivered int `json:"delivered"`
+	// Failures counts failed attempts since the last delivery, in this process.
+	Failures int `json:"failures"`
+	// Next is when it is due, if it is still owed.
+	Next      time.Time `json:"next"`
+	LastError string    `json:"last_error,omitempty"`
+}
+
+// Webhooks returns every webhook in the order in which they came to be.
+func (c *Core) Webhooks() []WebhookRecord {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := []WebhookRecord{}
+	for _, n := range c.eventOrder {
+		e := c.events[n.id]
+		out = append(out, WebhookRecord{
+			ID: e.ID, Type: e.Type, Owed: e.Times, Delivered: e.delivered, Failures: e.attempts, Next: e.next, LastError: e.lastError,
+		})
+	}
+	return out
+}

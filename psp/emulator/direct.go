@@ -1,0 +1,244 @@
+package emulator
+
+import (
+	"context"
+	"crypto/hmac"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/psp"
+)
+
+// CodeNoAnswer is the code of an error after which nobody knows whether the
+// company got the request: repeat it with the same key. The Stripe adapter uses
+// the same word.
+const CodeNoAnswer retryproof.Code = "no-answer"
+
+// referenceKey is the metadata name of psp.ChargeRequest.Reference.
+const referenceKey = "payment_id"
+
+// webhookTolerance is how far a signature's time may be from now.
+const webhookTolerance = 5 * time.Minute
+
+// Direct calls the company without a network, in psp's nouns, with the answers and
+// the errors that the Stripe adapter gives for the same events; it is what a
+// simulator hands to the payments system. It retries nothing.
+type Direct struct {
+	// Core is the company.
+	Core *Core
+}
+
+// Charge creates and confirms a PaymentIntent in one request. A decline is a
+// Charge with State Declined. See the Stripe adapter for the errors.
+func (d Direct) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, error) {
+	form := url.Values{
+		"amount": {strconv.FormatInt(r.Amount, 10)}, "currency": {strings.ToLower(r.Currency)}, "payment_method": {r.Method},
+		"confirm": {"true"}, "error_on_requires_action": {"true"}, "metadata[" + referenceKey + "]": {r.Reference},
+		"automatic_payment_methods[enabled]": {"true"}, "automatic_payment_methods[allow_redirects]": {"never"},
+	}
+	resp, err := d.Core.Do(ctx, Request{Method: http.MethodPost, Path: "/v1/payment_intents", Key: r.Key, Form: form})
+	if err != nil {
+		return psp.Charge{}, noAnswer(err)
+	}
+	if resp.Status == http.StatusOK {
+		i, err := decode[intentJSON](resp.Body)
+		if err != nil {
+			return psp.Charge{}, err
+		}
+		return i.charge(resp.Replayed), nil
+	}
+	e, err := decode[struct {
+		Error errorJSON `json:"error"`
+	}](resp.Body)
+	if err != nil {
+		return psp.Charge{}, err
+	}
+	if resp.Status == http.StatusPaymentRequired && e.Error.Type == "card_error" && e.Error.PaymentIntent != nil {
+		return e.Error.PaymentIntent.charge(resp.Replayed), nil
+	}
+	return psp.Charge{}, refusal(resp, &e.Error)
+}
+
+// Find returns every PaymentIntent of a reference, newest first. None is no proof
+// that there will be none: search lags behind.
+func (d Direct) Find(ctx context.Context, reference string) ([]psp.Charge, error) {
+	form := url.Values{"query": {"metadata['" + referenceKey + "']:" + QuoteSearch(reference)}, "limit": {"100"}}
+	var out []psp.Charge
+	for {
+		resp, err := d.Core.Do(ctx, Request{Method: http.MethodGet, Path: "/v1/payment_intents/search", Form: form})
+		if err != nil {
+			return nil, noAnswer(err)
+		}
+		if resp.Status != http.StatusOK {
+			return nil, lookupRefused(resp)
+		}
+		page, err := decode[struct {
+			Data     []intentJSON `json:"data"`
+			NextPage *string      `json:"next_page"`
+		}](resp.Body)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range page.Data {
+			out = append(out, i.charge(false))
+		}
+		if page.NextPage == nil {
+			return out, nil
+		}
+		form.Set("page", *page.NextPage)
+	}
+}
+
+// Retrieve returns the PaymentIntent with the given id.
+func (d Direct) Retrieve(ctx context.Context, id string) (psp.Charge, error) {
+	resp, err := d.Core.Do(ctx, Request{Method: http.MethodGet, Path: "/v1/payment_intents/" + url.PathEscape(id)})
+	if err != nil {
+		return psp.Charge{}, noAnswer(err)
+	}
+	if resp.Status != http.StatusOK {
+		return psp.Charge{}, lookupRefused(resp)
+	}
+	i, err := decode[intentJSON](resp.Body)
+	if err != nil {
+		return psp.Charge{}, err
+	}
+	return i.charge(false), nil
+}
+
+// Webhook verifies a webhook's signature at the given time, within five minutes,
+// and reads it. An event that is not about a charge of ours has an empty
+// Charge.State: answer 2xx and forget it.
+func (d Direct) Webhook(payload []byte, header http.Header, now time.Time) (psp.WebhookEvent, error) {
+	if err := verify(d.Core.cfg.WebhookSecret, payload, header.Get(SignatureHeader), now); err != nil {
+		return psp.WebhookEvent{}, retryproof.Refused(retryproof.CodeUnauthorized, "the webhook's signature does not hold", err)
+	}
+	var e struct {
+		ID      string `json:"id"`
+		Type    string `json:"type"`
+		Created int64  `json:"created"`
+		Data    struct {
+			Object json.RawMessage `json:"object"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(payload, &e); err != nil {
+		return psp.WebhookEvent{}, retryproof.Refused(retryproof.CodeInvalid, "the webhook is not an event", err)
+	}
+	out := psp.WebhookEvent{ID: e.ID, Type: e.Type, At: time.Unix(e.Created, 0).UTC()}
+	switch e.Type {
+	case "payment_intent.succeeded", "payment_intent.payment_failed", "payment_intent.processing":
+	default:
+		return out, nil
+	}
+	i, err := decode[intentJSON](e.Data.Object)
+	if err != nil {
+		return psp.WebhookEvent{}, err
+	}
+	if i.Metadata[referenceKey] != "" {
+		out.Charge = i.charge(false)
+	}
+	return out, nil
+}
+
+// verify checks a signature header: one t, one or more v1, of which one fits.
+func verify(secret string, payload []byte, header string, now time.Time) error {
+	var t string
+	var sums [][]byte
+	for part := range strings.SplitSeq(header, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		switch name {
+		case "t":
+			if t != "" {
+				return errors.New("the signature has two times")
+			}
+			t = value
+		case "v1":
+			if sum, err := hex.DecodeString(value); err == nil {
+				sums = append(sums, sum)
+			}
+		}
+	}
+	seconds, err := strconv.ParseInt(t, 10, 64)
+	if err != nil {
+		return errors.New("the signature has no time")
+	}
+	if age := now.Sub(time.Unix(seconds, 0)); age > webhookTolerance || age < -webhookTolerance {
+		return errors.New("the signature's time is too far from now")
+	}
+	want := mac(secret, t, payload)
+	for _, sum := range sums {
+		if hmac.Equal(sum, want) {
+			return nil
+		}
+	}
+	return errors.New("no signature fits")
+}
+
+func (i *intentJSON) charge(replayed bool) psp.Charge {
+	c := psp.Charge{
+		ID: i.ID, Reference: i.Metadata[referenceKey], Amount: i.Amount, Currency: strings.ToUpper(i.Currency),
+		State: psp.Processing, Created: time.Unix(i.Created, 0).UTC(), Replayed: replayed,
+	}
+	switch {
+	case i.Status == statusSucceeded:
+		c.State = psp.Succeeded
+	case i.Status == statusNeedsMethod && i.LastPaymentError != nil:
+		c.State, c.DeclineCode = psp.Declined, i.LastPaymentError.DeclineCode
+	}
+	return c
+}
+
+func noAnswer(err error) error {
+	return &retryproof.Error{Code: CodeNoAnswer, Message: "the PSP did not answer", Hint: "repeat with the same key", Err: err}
+}
+
+// refusal classifies an answered error of a charge.
+func refusal(resp Response, e *errorJSON) error {
+	out := &retryproof.Error{
+		Outcome: retryproof.NotDone, Code: retryproof.CodeInvalid,
+		Message: "the PSP answered " + strconv.Itoa(resp.Status) + " " + e.Type + " " + e.Code,
+	}
+	switch {
+	case e.Type == "idempotency_error" && resp.Status == http.StatusConflict:
+		out.Outcome, out.Code, out.RetryAfter = retryproof.Unknown, retryproof.CodeInProgress, time.Second
+	case e.Type == "idempotency_error":
+		out.Outcome, out.Code = retryproof.Unknown, retryproof.CodeKeyReused
+	case resp.Status == http.StatusTooManyRequests && e.Code == "lock_timeout":
+		out.Outcome, out.Code, out.RetryAfter = retryproof.Unknown, retryproof.CodeConflict, time.Second
+	case resp.Status == http.StatusTooManyRequests:
+		out.Code, out.RetryAfter = retryproof.CodeTooMany, time.Second
+	case resp.Status >= 500:
+		out.Outcome, out.Code = retryproof.Unknown, retryproof.CodeUnknown
+		out.Hint = "the key keeps this answer: look the payment up by its reference"
+	}
+	return out
+}
+
+// lookupRefused classifies a failed lookup: it says nothing about any charge, so
+// its outcome is always Unknown.
+func lookupRefused(resp Response) error {
+	out := &retryproof.Error{Code: retryproof.CodeInvalid, Message: "the PSP answered " + strconv.Itoa(resp.Status) + " to a lookup"}
+	switch {
+	case resp.Status == http.StatusNotFound:
+		out.Code = retryproof.CodeNotFound
+	case resp.Status == http.StatusTooManyRequests:
+		out.Code, out.RetryAfter = retryproof.CodeTooMany, time.Second
+	case resp.Status >= 500:
+		out.Code = retryproof.CodeUnknown
+	}
+	return out
+}
+
+func decode[T any](b []byte) (*T, error) {
+	v := new(T)
+	if err := json.Unmarshal(b, v); err != nil {
+		return nil, &retryproof.Error{Code: retryproof.CodeUnknown, Message: "the PSP's answer cannot be read", Err: err}
+	}
+	return v, nil
+}

@@ -1,0 +1,43 @@
+// Package emulator is an outside payment company in a box. It speaks enough of
+// Stripe's HTTP API that an unmodified Stripe client cannot tell the difference
+// for the calls that a card payment needs: create and confirm a PaymentIntent,
+// retrieve, list and search it, refund it, and verify the webhooks about it.
+//
+// # What it promises
+//
+//   - One idempotency key executes at most once while it is remembered. The first
+//     executed result is saved, declines and 500s included, and every repeat gets
+//     the saved bytes. A repeat with other parameters, or of another endpoint, is
+//     refused. A repeat while the first is executing is refused with 409.
+//   - A key is forgotten [Config].KeyMemory after its first use, judged when it is
+//     read. From then on a repeat is a new request, and charges again.
+//   - Charges, and finding them by id or metadata, are for ever.
+//   - Every webhook is delivered until its receiver says 2xx: at least once.
+//   - With a [Journal], whatever was answered, or done without an answer, survives
+//     the death of the process.
+//
+// # What it does not promise
+//
+//   - Anything of Stripe that is not listed here. An endpoint or a parameter that
+//     it does not know is refused, never ignored.
+//   - Order of webhooks, or that a webhook comes once.
+//   - That search shows a charge at once: [Config].SearchLag.
+//   - Faults and request counts live in memory and die with the process.
+//
+// # What a crash leaves behind
+//
+//   - Before the journal has the record: nothing happened, the key is unused.
+//   - After it, before the answer: the effect stands; a repeat of the key gets the
+//     saved answer; the webhooks are due.
+//   - After a webhook was delivered, before that was recorded: it is sent again.
+//
+// # Shape
+//
+// [Core] is the company without a network: method calls, a clock that is handed
+// in, ids derived from keys, no goroutine and no lock held while it waits. A
+// simulator drives it through [Direct]. [NewHandler] puts Stripe's HTTP on top.
+// [Core.RunOnce] is the step that delivers webhooks.
+//
+// Sources: Stripe's API reference on idempotent requests, errors, PaymentIntents,
+// refunds, search and webhook signatures.
+package emulator

@@ -1,0 +1,221 @@
+package emulator
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// route is one endpoint. parse judges the parameters alone; read answers; execute
+// fills the record and names the webhooks that are due before the answer. All are
+// called under the lock.
+type route struct {
+	operation Operation
+	write     bool
+	id        string
+	parse     func(*Core, *call) (*form, *failure)
+	read      func(*Core, *call, time.Time) ([]byte, *failure)
+	execute   func(*Core, *call, *writeRecord, time.Time) ([]string, *failure)
+}
+
+var (
+	createParams = []string{
+		"amount", "currency", "payment_method", "confirm", "metadata", "description", "expand", "payment_method_types",
+		"automatic_payment_methods", "off_session", "error_on_requires_action", "return_url", "receipt_email",
+		"statement_descriptor_suffix",
+	}
+	confirmParams = []string{"payment_method", "expand", "off_session", "error_on_requires_action", "return_url", "receipt_email"}
+	refundParams  = []string{"payment_intent", "charge", "amount", "reason", "metadata", "expand"}
+	listParams    = []string{"limit", "starting_after", "ending_before", "created", "expand"}
+	searchParams  = []string{"query", "limit", "page", "expand"}
+)
+
+func findRoute(r Request) (route, *failure) {
+	segments := strings.Split(strings.TrimPrefix(r.Path, "/v1/"), "/")
+	for i, s := range segments {
+		if u, err := url.PathUnescape(s); err == nil {
+			segments[i] = u
+		}
+	}
+	if !strings.HasPrefix(r.Path, "/v1/") || slices.Contains(segments, "") {
+		return route{}, unknownRoute(r)
+	}
+	post, get := r.Method == "POST", r.Method == "GET"
+	switch what := segments[0]; {
+	case what == "payment_intents" && len(segments) == 1 && post:
+		return route{operation: OperationCharge, write: true, parse: parseCreate, execute: executeCreate}, nil
+	case what == "payment_intents" && len(segments) == 1 && get:
+		return route{operation: OperationRetrieve, parse: parseList, read: listIntents}, nil
+	case what == "payment_intents" && len(segments) == 2 && get && segments[1] == "search":
+		return route{operation: OperationSearch, parse: parseOnly(searchParams), read: searchIntents}, nil
+	case what == "payment_intents" && len(segments) == 2 && get:
+		return route{operation: OperationRetrieve, id: segments[1], parse: parseOnly([]string{"expand"}), read: readIntent}, nil
+	case what == "payment_intents" && len(segments) == 3 && post && segments[2] == "confirm":
+		return route{operation: OperationCharge, write: true, id: segments[1], parse: parseConfirm, execute: executeConfirm}, nil
+	case what == "refunds" && len(segments) == 1 && post:
+		return route{operation: OperationRefund, write: true, parse: parseRefund, execute: executeRefund}, nil
+	case what == "refunds" && len(segments) == 1 && get:
+		return route{operation: OperationRetrieve, parse: parseRefundList, read: listRefunds}, nil
+	case what == "refunds" && len(segments) == 2 && get:
+		return route{operation: OperationRetrieve, id: segments[1], parse: parseOnly(nil), read: readRefund}, nil
+	}
+	return route{}, unknownRoute(r)
+}
+
+func unknownRoute(r Request) *failure {
+	return &failure{404, errorJSON{
+		Type:    "invalid_request_error",
+		Message: "Unrecognized request URL (" + strconv.QuoteToASCII(r.Method+" "+r.Path) + "): this emulator does not know it.",
+	}}
+}
+
+func parseOnly(allowed []string) func(*Core, *call) (*form, *failure) {
+	return func(_ *Core, k *call) (*form, *failure) { return parseForm(k.Form, allowed...) }
+}
+
+func parseList(_ *Core, k *call) (*form, *failure) { return parseForm(k.Form, listParams...) }
+
+func parseRefundList(_ *Core, k *call) (*form, *failure) {
+	return parseForm(k.Form, append([]string{"payment_intent", "charge"}, listParams...)...)
+}
+
+func readIntent(c *Core, k *call, now time.Time) ([]byte, *failure) {
+	i := c.intents[k.route.id]
+	if i == nil {
+		return nil, missing("payment_intent", k.route.id, "intent")
+	}
+	return encode(i.render(now, k.form.wantsCharge())), nil
+}
+
+func readRefund(c *Core, k *call, _ time.Time) ([]byte, *failure) {
+	r := c.refunds[k.route.id]
+	if r == nil {
+		return nil, missing("refund", k.route.id, "id")
+	}
+	return encode(r.render()), nil
+}
+
+// matchesCreated applies the created filter, in whole seconds as Stripe does.
+func (f *form) matchesCreated(at time.Time) bool {
+	for _, op := range []string{"", "gt", "gte", "lt", "lte"} {
+		s, given := f.created[op]
+		if !given {
+			continue
+		}
+		bound, _ := strconv.ParseInt(s, 10, 64) // parseForm has checked it
+		created := at.Unix()
+		ok := map[string]bool{"": created == bound, "gt": created > bound, "gte": created >= bound, "lt": created < bound, "lte": created <= bound}[op]
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func listIntents(c *Core, k *call, now time.Time) ([]byte, *failure) {
+	var found []numbered
+	for _, n := range c.intentOrder {
+		if k.form.matchesCreated(c.intents[n.id].Created) {
+			found = append(found, n)
+		}
+	}
+	return page(k, found, "payment_intent", func(id string) any { return c.intents[id].render(now, k.form.wantsCharge()) })
+}
+
+func listRefunds(c *Core, k *call, _ time.Time) ([]byte, *failure) {
+	intent, charge := k.form.values["payment_intent"], k.form.values["charge"]
+	var found []numbered
+	for _, n := range c.refundOrder {
+		r := c.refunds[n.id]
+		if (intent == "" || r.Intent == intent) && (charge == "" || r.Charge == charge) && k.form.matchesCreated(r.Created) {
+			found = append(found, n)
+		}
+	}
+	return page(k, found, "refund", func(id string) any { return c.refunds[id].render() })
+}
+
+// page renders one page of a listing, newest first. found is oldest first.
+func page(k *call, found []numbered, kind string, render func(id string) any) ([]byte, *failure) {
+	limit, fail := k.form.limit()
+	if fail != nil {
+		return nil, fail
+	}
+	slices.Reverse(found)
+	after, before := k.form.values["starting_after"], k.form.values["ending_before"]
+	if after != "" && before != "" {
+		return nil, invalid("", "ending_before", "Give starting_after or ending_before, not both.")
+	}
+	more := false
+	if cursor := after + before; cursor != "" {
+		at := slices.IndexFunc(found, func(n numbered) bool { return n.id == cursor })
+		if at < 0 {
+			return nil, missing(kind, cursor, "starting_after")
+		}
+		if before != "" {
+			from := max(0, at-limit)
+			found, more = found[from:at], from > 0
+		} else {
+			found = found[at+1:]
+		}
+	}
+	if len(found) > limit {
+		found, more = found[:limit], true
+	}
+	out := listJSON{Object: "list", Data: []any{}, HasMore: more, URL: k.Path}
+	for _, n := range found {
+		out.Data = append(out.Data, render(n.id))
+	}
+	return encode(out), nil
+}
+
+func searchIntents(c *Core, k *call, now time.Time) ([]byte, *failure) {
+	clauses, err := parseQuery(k.form.values["query"])
+	if err != nil {
+		return nil, invalid("", "query", "The search query cannot be read: "+err.Error()+".")
+	}
+	limit, fail := k.form.limit()
+	if fail != nil {
+		return nil, fail
+	}
+	below := int64(-1) // the page token is the number of the last one shown
+	if token, given := k.form.values["page"]; given {
+		n, err := strconv.ParseInt(token, 10, 64)
+		if err != nil || n < 0 {
+			return nil, invalid("", "page", "The page is not one that a search has given.")
+		}
+		below = n
+	}
+	out := listJSON{Object: "search_result", Data: []any{}, URL: k.Path}
+	for at := len(c.intentOrder) - 1; at >= 0; at-- {
+		i := c.intents[c.intentOrder[at].id]
+		if (below >= 0 && i.Seq >= below) || i.Created.Add(c.cfg.SearchLag).After(now) || !i.matches(clauses, now) {
+			continue
+		}
+		if len(out.Data) == limit {
+			out.HasMore = true
+			break
+		}
+		out.Data = append(out.Data, i.render(now, k.form.wantsCharge()))
+		token := strconv.FormatInt(i.Seq, 10)
+		out.NextPage = &token
+	}
+	if !out.HasMore {
+		out.NextPage = nil
+	}
+	return encode(out), nil
+}
+
+func (i *intent) matches(clauses []clause, now time.Time) bool {
+	for _, c := range clauses {
+		got := i.status(now)
+		if c.metadata {
+			got = i.Metadata[c.field]
+		}
+		if got != c.value {
+			return false
+		}
+	}
+	return true
+}
