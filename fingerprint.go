@@ -1,6 +1,7 @@
 package retryproof
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -65,24 +66,25 @@ func FingerprintOf(fields ...Field) Fingerprint {
 // equal in the newest version that both carry. Fingerprints without a common
 // version are not the same, and neither is an empty one.
 func (f Fingerprint) Same(other Fingerprint) bool {
-	mine, theirs := f.versions(), other.versions()
-	for _, m := range mine { // newest first
-		for _, t := range theirs {
-			if m.version == t.version {
-				return m.hash == t.hash
+	newest, same := 0, false
+	for _, m := range f.versions() {
+		for _, t := range other.versions() {
+			if m.version == t.version && m.version > newest {
+				newest, same = m.version, m.hash == t.hash
 			}
 		}
 	}
-	return false
+	return same
 }
 
 // Version is the newest version of the field list that the fingerprint carries,
 // 0 for an empty or broken one.
 func (f Fingerprint) Version() int {
-	if v := f.versions(); len(v) > 0 {
-		return v[0].version
+	newest := 0
+	for _, v := range f.versions() {
+		newest = max(newest, v.version)
 	}
-	return 0
+	return newest
 }
 
 type versionedHash struct {
@@ -95,8 +97,11 @@ func (f Fingerprint) versions() []versionedHash {
 	for part := range strings.SplitSeq(string(f), ",") {
 		v, hash, ok := strings.Cut(part, "=")
 		n, err := strconv.Atoi(v)
-		if !ok || err != nil || hash == "" {
+		if !ok || err != nil || n < 1 || strconv.Itoa(n) != v || hash == "" {
 			continue
+		}
+		if slices.ContainsFunc(out, func(have versionedHash) bool { return have.version == n }) {
+			return nil // two hashes for one version: nothing that this package wrote
 		}
 		out = append(out, versionedHash{n, hash})
 	}

@@ -1,6 +1,8 @@
 package retryproof
 
 import (
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 )
@@ -26,6 +28,10 @@ func (k Key) String() string {
 
 // GoString keeps %#v from printing the key.
 func (k Key) GoString() string { return k.String() }
+
+// Format keeps every other verb of fmt from printing the key: %d and %t of a
+// string would. It writes what String returns.
+func (k Key) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(k.String())) }
 
 // LogValue keeps slog from printing the key.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
@@ -127,6 +133,22 @@ type Scope struct {
 	Caller string
 	// Key is the client's key.
 	Key Key
+}
+
+// MarshalJSON writes the scope for logs, where slog's JSON handler meets it inside
+// other structs: the key is replaced by what [Key.String] returns. A scope that
+// must be kept is kept by its fields.
+func (s Scope) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Endpoint string `json:"endpoint"`
+		Caller   string `json:"caller"`
+		Key      string `json:"key"`
+	}{s.Endpoint, s.Caller, s.Key.String()})
+}
+
+// UnmarshalJSON refuses, since the JSON of a scope does not hold its key.
+func (s *Scope) UnmarshalJSON([]byte) error {
+	return &Error{Outcome: NotDone, Code: CodeInvalid, Message: "the JSON of a scope is for logs and does not hold the key", Hint: "keep the scope by its fields"}
 }
 
 // ID names the scope: a digest of its three length-prefixed parts, so that no
