@@ -1,0 +1,13 @@
+module github.com/retryproof/retryproof/web/browsertest
+
+go 1.26
+
+replace github.com/retryproof/retryproof => ../..
+
+require (
+	github.com/chromedp/cdproto v0.160.2
+	github.com/chromedp/chromedp v0.23.1
+	github.com/retryproof/retryproof v0.0.0-00010101000000-000000000000
+)
+
+require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect

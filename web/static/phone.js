@@ -1,0 +1,198 @@
+// The phone: taps become intents, intents are sent by the journaled client, and
+// everything that shows is read back from the journal or from the server.
+
+import { Client, IndexedDBJournal } from '/js/retryproof.js';
+import { bodyOf, cents, dollars, paymentOf, say } from '/words.js';
+import { on, serverTrouble, take, troubledFetch } from '/trouble.js';
+import * as view from '/view.js';
+
+const FINAL = new Set(['SUCCEEDED', 'FAILED', 'VOID']);
+const BUSY_MS = 1000; // between looks while something is going on
+const CALM_MS = 5000;
+const LINGER_MS = 20_000; // events and notifications come after the answer
+
+const field = (id) => document.getElementById(id);
+const bearer = (user) => ({ Authorization: `Bearer demo-${user}` });
+const said = (line) => view.text('said', line);
+
+let entries = [];
+let last; // the payment that is watched: {id, caller, payee, state, key}
+let busyUntil = 0;
+
+const client = new Client({
+  journal: new IndexedDBJournal({ name: 'retryproof-phone' }),
+  fetch: troubledFetch,
+  authorize: (entry) => bearer(entry.caller),
+  onEvent: heard,
+});
+
+function heard(event) {
+  busyUntil = Date.now() + LINGER_MS;
+  if (event.type === 'answer') view.answer(event);
+  if (event.type === 'waiting') said(`No final answer (${event.reason}). The phone tries again in ${(event.wait / 1000).toFixed(1)} s, with the same key.`);
+  watch(event.entry);
+  redraw();
+}
+
+function watch(entry) {
+  const id = paymentOf(entry);
+  if (!id) return;
+  if (last?.id !== id) last = { id, caller: entry.caller, payee: bodyOf(entry).merchant_id };
+  last.key = entry.key;
+}
+
+async function redraw() {
+  entries = await client.entries();
+  view.journal(entries);
+  const amount = cents(field('amount').value);
+  const of = standing();
+  const paid = of?.state === 'done';
+  field('tap').disabled = paid;
+  field('next').hidden = !paid;
+  view.text('tap', paid ? 'Paid' : `${of?.state === 'pending' ? 'Tap again' : 'Pay'}${amount ? ` ${dollars(amount)}` : ''}`);
+}
+
+const intent = () => `pay order ${field('order').value.trim()}`;
+
+// The newest entry of the order and buyer on the form.
+function standing() {
+  return entries.findLast((e) => e.caller === field('buyer').value && e.intent === intent());
+}
+
+function request() {
+  const amount = cents(field('amount').value);
+  const order = field('order').value.trim();
+  for (const [id, ok] of [['amount', amount !== undefined], ['order', order !== '']]) field(id).setAttribute('aria-invalid', String(!ok));
+  if (amount === undefined) return { problem: 'An amount is dollars and cents, such as 30.00, and more than nothing.', at: 'amount' };
+  if (order === '') return { problem: 'Which order? Give it a number.', at: 'order' };
+  return {
+    caller: field('buyer').value,
+    intent: intent(),
+    url: '/payments',
+    body: { order_id: order, amount, currency: 'USD', payment_method: 'pm_1', merchant_id: field('payee').value },
+  };
+}
+
+async function tap() {
+  const wanted = request();
+  if (wanted.problem) {
+    said(wanted.problem);
+    field(wanted.at).focus();
+    return;
+  }
+  const twice = take('double');
+  const options = { maxTries: on('auto') ? 8 : 1, exclusive: !twice };
+  said(standing()?.state === 'pending' ? 'Sending again, with the same key…' : 'The key is in the journal. Sending…');
+  field('tap').setAttribute('aria-busy', 'true');
+  try {
+    const results = await Promise.all((twice ? [1, 2] : [1]).map(() => client.send(wanted, options)));
+    said(tell(results));
+  } catch (error) {
+    said(trouble(error));
+  } finally {
+    field('tap').removeAttribute('aria-busy');
+    await redraw();
+  }
+}
+
+// Of two sends the one that settled the intent has the last word.
+function tell(results) {
+  const best = results.find((r) => r.outcome !== 'pending') ?? results[0];
+  return results.length > 1 && best.outcome === 'done'
+    ? `Two sends, one key, one payment. ${say({ ...best, replayed: false })}` : say(best);
+}
+
+function trouble(error) {
+  if (error.code === 'intent-changed') {
+    const { amount, merchant_id: payee } = bodyOf(error.entry);
+    return `This order has an unfinished payment of ${dollars(amount)} to ${payee}. Settle that one first: put those back and tap again.`;
+  }
+  if (error.code === 'journal') return 'The journal could not be written, so nothing was sent. Is this a private window, or the disk full?';
+  return `The page failed: ${error.message}`;
+}
+
+async function get(path, caller) {
+  const answer = await fetch(path, { headers: bearer(caller), cache: 'no-store', signal: AbortSignal.timeout(5000) });
+  if (!answer.ok) throw Object.assign(new Error(`status ${answer.status}`), { status: answer.status });
+  return answer.json();
+}
+
+// Each look is apart: one that fails leaves what it showed, and the next comes.
+async function look() {
+  const buyer = field('buyer').value;
+  const payee = last?.payee ?? field('payee').value;
+  await Promise.allSettled([
+    get(`/phone/screen?to=${encodeURIComponent(buyer)}`, buyer).then(view.screen),
+    get(`/merchants/${encodeURIComponent(payee)}/balance`, buyer).then((b) => view.text('balance', `${dollars(b.balance, b.currency)} (${payee})`)),
+    lookAtPayment().catch((error) => { if (error.status === 404) last = undefined; }), // of another, older server
+  ]);
+}
+
+async function lookAtPayment() {
+  if (!last) return;
+  const watched = last;
+  const path = `/payments/${encodeURIComponent(watched.id)}`;
+  const [payment, hops] = await Promise.all([get(path, watched.caller), get(`${path}/hops`, watched.caller)]);
+  if (watched !== last) return;
+  watched.state = payment.state;
+  view.payment(payment.state, hops.hops ?? []);
+  const entry = entries.find((e) => e.key === watched.key);
+  // The page saw the end; the phone hears it by sending its key once more.
+  if (FINAL.has(payment.state) && entry?.state === 'pending') said(say(await client.retry(watched.key, { maxTries: 1 })));
+}
+
+async function keepLooking() {
+  for (;;) {
+    if (!document.hidden) await look();
+    const going = Date.now() < busyUntil || (last?.state && !FINAL.has(last.state));
+    await new Promise((resolve) => { setTimeout(resolve, going ? BUSY_MS : CALM_MS); });
+  }
+}
+
+// What the last run of the app left unfinished is asked again, with its key.
+async function wake() {
+  await redraw();
+  const open = entries.filter((e) => e.state === 'pending');
+  const newest = open.at(-1) ?? entries.findLast((e) => paymentOf(e));
+  if (newest) watch(newest);
+  if (open.length === 0) {
+    while (standing()?.state === 'done') nextOrder();
+    await redraw();
+    return;
+  }
+  fill(open.at(-1));
+  await redraw();
+  said(`The app was closed in mid-send. Its journal holds ${open.length === 1 ? 'one unfinished payment' : `${open.length} unfinished payments`}; asking again with the same ${open.length === 1 ? 'key' : 'keys'}…`);
+  const results = await client.resume({ maxTries: 3 });
+  said(`Back after a restart. ${say(results.at(-1))}`);
+  await redraw();
+}
+
+function fill(entry) {
+  const { order_id: order, amount, merchant_id: payee } = bodyOf(entry);
+  field('buyer').value = entry.caller;
+  field('payee').value = payee;
+  field('order').value = order;
+  field('amount').value = dollars(amount).replace(/[$,]/g, '');
+}
+
+function nextOrder() {
+  const order = field('order').value.trim();
+  const m = /^(.*?)(\d{1,9})$/.exec(order);
+  field('order').value = m ? `${m[1]}${Number(m[2]) + 1}` : `${order}-2`;
+}
+
+field('pay').addEventListener('submit', (e) => { e.preventDefault(); tap(); });
+for (const type of ['input', 'change']) field('pay').addEventListener(type, redraw);
+field('next').addEventListener('click', async () => {
+  while (standing()?.state === 'done') nextOrder();
+  said('A new order is a new intent: the next tap makes a new key.');
+  await redraw();
+  field('tap').focus();
+});
+field('prune').addEventListener('click', async () => { await client.prune({ keep: 0 }); await redraw(); field('journal-title').focus(); });
+document.addEventListener('visibilitychange', redraw);
+addEventListener('online', () => client.resume({ maxTries: 3 }).then(redraw, () => {}));
+
+serverTrouble((line) => view.text('trouble-said', line));
+wake().catch((error) => said(trouble(error))).then(keepLooking);

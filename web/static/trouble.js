@@ -1,0 +1,70 @@
+// The troubles of this page: a fetch that loses, kills and is offline on demand,
+// and the two switches that live on the server.
+
+import { NotSentError } from '/js/retryproof.js';
+
+const box = (id) => document.getElementById(id);
+
+/** Whether a switch is on; `take` turns one that holds for one send off again. */
+export const on = (id) => box(id).checked;
+export function take(id) {
+  const was = on(id);
+  box(id).checked = false;
+  return was;
+}
+
+/** Sends as the switches say. */
+export async function troubledFetch(url, init) {
+  if (on('offline')) throw new NotSentError();
+  const kill = take('kill');
+  const lose = take('lose');
+  if (!kill && !lose) return fetch(url, init);
+  // The request outlives the page and the client's patience: it arrives.
+  const sent = fetch(url, { ...init, signal: undefined, keepalive: true });
+  if (kill) {
+    setTimeout(() => location.reload(), 250);
+    return new Promise(() => {});
+  }
+  const answer = await sent;
+  await answer.arrayBuffer();
+  throw new DOMException('the answer was lost', 'TimeoutError');
+}
+
+/**
+ * Ties the switches "psp" and "slow" to the server's own state, so that they tell
+ * the truth after a reload and in another tab.
+ */
+export async function serverTrouble(report) {
+  const show = (state) => {
+    box('psp').checked = state.lose_psp_reply === true;
+    box('slow').checked = state.slow === true;
+  };
+  const ask = async (init) => {
+    const answer = await fetch('/phone/faults', { ...init, cache: 'no-store' });
+    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    return answer.json();
+  };
+  const change = async () => {
+    try {
+      show(await ask({
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ lose_psp_reply: on('psp'), slow: on('slow') }),
+      }));
+      report('');
+    } catch (error) {
+      report(`The server did not take the switch (${error.message}).`);
+      await refresh();
+    }
+  };
+  const refresh = async () => {
+    try {
+      show(await ask());
+    } catch {
+      for (const id of ['psp', 'slow']) { box(id).checked = false; box(id).disabled = true; }
+      report('The server’s own troubles cannot be switched here.');
+    }
+  };
+  for (const id of ['psp', 'slow']) box(id).addEventListener('change', change);
+  await refresh();
+}
