@@ -1,0 +1,206 @@
+package httpkey
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/effect"
+)
+
+// notRecorded are the headers that belong to one response, one connection or one
+// client; sorted.
+var notRecorded = []string{
+	"Age", "Alt-Svc", "Authentication-Info", "Clear-Site-Data", "Connection", "Content-Length", "Date",
+	HeaderBody, HeaderExpires, HeaderReplayed,
+	"Keep-Alive", "Preference-Applied", "Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Connection",
+	"Retry-After", "Server-Timing", "Set-Cookie", "Set-Cookie2", "Te", "Traceparent", "Tracestate", "Trailer",
+	"Transfer-Encoding", "Upgrade", "Via", "Www-Authenticate",
+}
+
+// NotRecorded lists the response headers that are never stored and never replayed:
+// credentials and cookies of the first client, what is hop by hop, and what is
+// true of one response only. Headers that Connection names are not stored either,
+// and neither are trailers. Content-Length is computed again.
+func NotRecorded() []string { return slices.Clone(notRecorded) }
+
+// recordable is the part of a header that is stored.
+func recordable(h http.Header) map[string][]string {
+	out := make(map[string][]string, len(h))
+	for name, values := range h {
+		if !slices.Contains(notRecorded, name) && !strings.HasPrefix(name, http.TrailerPrefix) {
+			out[name] = slices.Clone(values)
+		}
+	}
+	for _, line := range h.Values("Connection") {
+		for name := range strings.SplitSeq(line, ",") {
+			delete(out, http.CanonicalHeaderKey(trimOWS(name)))
+		}
+	}
+	return out
+}
+
+// answer is what the recorder has seen, as it is stored.
+func (r *recorder) answer() effect.Answer {
+	return effect.Answer{Status: r.status, Header: recordable(r.changed()), Body: r.body, BodyDropped: r.dropped}
+}
+
+// writeAnswer writes a recorded or rendered answer. It is written so that the
+// client can read it: gzip is undone for one that did not ask for it.
+func writeAnswer(w http.ResponseWriter, r *http.Request, a effect.Answer) {
+	h := w.Header()
+	for name, values := range a.Header {
+		if !slices.Contains(notRecorded, name) { // another version may have stored more
+			h[name] = slices.Clone(values)
+		}
+	}
+	if !bodyAllowed(a.Status) {
+		w.WriteHeader(a.Status)
+		return
+	}
+	if isGzip(h.Get("Content-Encoding")) && !acceptsGzip(r.Header) && len(a.Body) > 0 {
+		if plain, err := gzip.NewReader(bytes.NewReader(a.Body)); err == nil {
+			writePlain(w, a.Status, plain)
+			return
+		}
+	}
+	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	w.WriteHeader(a.Status)
+	_, _ = w.Write(a.Body) // the client is gone: the record stays
+}
+
+// writePlain writes the unpacked form. It is another representation, so a strong
+// validator becomes weak, and caches are told what it depends on.
+func writePlain(w http.ResponseWriter, status int, plain io.Reader) {
+	h := w.Header()
+	h.Del("Content-Encoding")
+	if tag := h.Get("Etag"); tag != "" && !strings.HasPrefix(tag, "W/") {
+		h.Set("Etag", "W/"+tag)
+	}
+	if !strings.Contains(strings.ToLower(strings.Join(h.Values("Vary"), ",")), "accept-encoding") {
+		h.Add("Vary", "Accept-Encoding")
+	}
+	w.WriteHeader(status)
+	_, _ = io.Copy(w, plain) // a broken end shows as a short body, as it did before
+}
+
+// acceptsGzip reads Accept-Encoding (RFC 9110 §12.5.3). Without the header a
+// client may not be able to unpack, so that counts as no.
+func acceptsGzip(h http.Header) bool {
+	any := false
+	for coding := range strings.SplitSeq(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
+		name, params, _ := strings.Cut(coding, ";")
+		_, q, weighted := strings.Cut(strings.ToLower(params), "q=")
+		weight, err := strconv.ParseFloat(trimOWS(q), 64)
+		ok := !weighted || err == nil && weight > 0
+		switch strings.ToLower(trimOWS(name)) {
+		case "gzip", "x-gzip":
+			return ok
+		case "*":
+			any = ok
+		}
+	}
+	return any
+}
+
+func isGzip(coding string) bool {
+	return strings.EqualFold(coding, "gzip") || strings.EqualFold(coding, "x-gzip")
+}
+
+// bodyHeaders describe a body, and go with it.
+var bodyHeaders = []string{
+	"Accept-Ranges", "Content-Digest", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location",
+	"Content-Md5", "Content-Range", "Digest", "Etag", "Last-Modified", "Repr-Digest",
+}
+
+// withoutBody stands in for an answer whose body was not kept: same status, same
+// headers, and a body that names the effect (case 1).
+func withoutBody(a effect.Answer, id retryproof.ID) effect.Answer {
+	state := effect.Succeeded
+	if a.Status >= 400 {
+		state = effect.Failed
+	}
+	header := maps.Clone(a.Header)
+	if header == nil {
+		header = map[string][]string{}
+	}
+	for _, name := range bodyHeaders {
+		delete(header, name)
+	}
+	header["Content-Type"] = []string{"application/json"}
+	return effect.Answer{Status: a.Status, Header: header, Body: stateJSON(id, state, "not-kept")}
+}
+
+func stateJSON(id retryproof.ID, state effect.State, body string) []byte {
+	text, err := json.Marshal(struct {
+		ID    retryproof.ID `json:"id"`
+		State effect.State  `json:"state"`
+		Body  string        `json:"body,omitempty"`
+	}{id, state, body})
+	if err != nil { // strings only: cannot happen
+		return []byte("{}")
+	}
+	return append(text, '\n')
+}
+
+// keptAnswer is the form of an answer in Guard.Result. The member name keeps it
+// apart from what a handler may leave there itself.
+type keptAnswer struct {
+	Answer *effect.Answer `json:"httpkey_answer"`
+}
+
+// keep is the answer for Guard.Result: whole when it fits, else without its body,
+// else nothing.
+func (c Config) keep(a effect.Answer) []byte {
+	if c.MaxResult < 0 {
+		return nil
+	}
+	for {
+		if len(a.Body) <= c.MaxResult {
+			if text, err := json.Marshal(keptAnswer{&a}); err == nil && len(text) <= c.MaxResult {
+				return text
+			}
+		}
+		if len(a.Body) == 0 {
+			return nil
+		}
+		a.Body, a.BodyDropped = nil, true
+	}
+}
+
+// renderGuard is the default Config.Render.
+func renderGuard(g effect.Guard) effect.Answer {
+	var kept keptAnswer
+	if g.State.Final() && len(g.Result) > 0 && json.Unmarshal(g.Result, &kept) == nil && kept.Answer != nil && kept.Answer.Status != 0 {
+		return *kept.Answer
+	}
+	status := 0
+	if g.State == effect.Failed {
+		status = http.StatusUnprocessableEntity
+	}
+	return effect.Answer{Status: status, Header: map[string][]string{"Content-Type": {"application/json"}},
+		Body: stateJSON(g.ID, g.State, "")}
+}
+
+// rendered is Config.Render with its defaults filled in.
+func (c Config) rendered(g effect.Guard) effect.Answer {
+	a := c.Render(g)
+	if a.Status == 0 {
+		a.Status = http.StatusAccepted
+		if g.State.Final() {
+			a.Status = http.StatusOK
+		}
+	}
+	return a
+}
+
+// httpDate is t as an HTTP date, whole seconds rounded down.
+func httpDate(t time.Time) string { return t.UTC().Format(http.TimeFormat) }

@@ -1,0 +1,394 @@
+package httpkey
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/effect"
+)
+
+// Middleware runs keyed requests once. Safe for concurrent use.
+type Middleware struct {
+	engine *effect.Engine
+	config Config
+}
+
+// New returns a middleware on an engine, or everything that is wrong with the
+// configuration.
+func New(engine *effect.Engine, c Config) (*Middleware, error) {
+	if engine == nil {
+		return nil, errors.New("httpkey: the engine is nil")
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return &Middleware{engine: engine, config: c.withDefaults()}, nil
+}
+
+// Handler wraps a handler: a whole router, or one route of it.
+func (m *Middleware) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(m.config.Methods, r.Method) || m.config.Optional && len(r.Header.Values(HeaderKey)) == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		x := &keyed{m: m, w: w, r: r, next: next}
+		if err := x.read(); err != nil {
+			x.refuse(err)
+			return
+		}
+		x.serve()
+	})
+}
+
+// keyed is one request with a key.
+type keyed struct {
+	m    *Middleware
+	w    http.ResponseWriter
+	r    *http.Request
+	next http.Handler
+
+	ask   effect.Request
+	body  []byte
+	value any
+}
+
+// read learns everything about the request before anything is written: the caller
+// first, since one without rights must not learn whether a key exists (case 10).
+func (x *keyed) read() error {
+	c := x.m.config
+	caller, err := c.Caller(x.r)
+	if err != nil {
+		return callerError(err)
+	}
+	if caller == "" {
+		return callerError(errors.New("the caller is empty"))
+	}
+	key, err := retryproof.KeyFromHeader(x.r.Header.Values(HeaderKey))
+	if err != nil {
+		return err
+	}
+	if c.Arrived != nil {
+		x.ask.Arrived = c.Arrived(x.r)
+	}
+	if x.ask.Arrived.IsZero() {
+		x.ask.Arrived = x.m.engine.Config().Clock.Now()
+	}
+	if x.body, err = readBody(x.r, c.MaxBody); err != nil {
+		return err
+	}
+	x.ask.Scope = retryproof.Scope{Endpoint: c.Endpoint(x.r), Caller: caller, Key: key}
+	meaning, err := c.Read(x.r, x.body)
+	if err != nil {
+		return badRequest(err)
+	}
+	x.ask.Fingerprint, x.ask.GuardID, x.ask.Row, x.value = meaning.Fingerprint, meaning.GuardID, meaning.Row, meaning.Value
+	if x.ask.GuardID == "" {
+		x.ask.GuardID = retryproof.Of("effect", x.ask.Scope)
+	}
+	x.ask.Render = c.rendered
+	return nil
+}
+
+// callerError makes any error of Caller a refusal. Only what says so is something
+// else than 401.
+func callerError(err error) error {
+	var e *retryproof.Error
+	if errors.As(err, &e) && e.Code != "" && e.Code != retryproof.CodeUnknown {
+		return err
+	}
+	return retryproof.Refused(retryproof.CodeUnauthorized, "the caller could not be authenticated", err)
+}
+
+// badRequest makes any error of Read a refusal.
+func badRequest(err error) error {
+	var e *retryproof.Error
+	if errors.As(err, &e) && e.Code != "" && e.Code != retryproof.CodeUnknown {
+		return err
+	}
+	return retryproof.Refused(retryproof.CodeInvalid, "the request could not be understood", err)
+}
+
+// readBody reads at most limit bytes, counted as they come (case 9).
+func readBody(r *http.Request, limit int64) ([]byte, error) {
+	tooLarge := retryproof.Refused(retryproof.CodeTooLarge, fmt.Sprintf("the body is larger than %d bytes; nothing ran", limit), nil)
+	if r.ContentLength > limit {
+		return nil, tooLarge
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	size := 512
+	if r.ContentLength > 0 {
+		size = int(r.ContentLength) + 1 // ≤ limit + 1; the one finds the end
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, size))
+	_, err := buf.ReadFrom(io.LimitReader(r.Body, limit+1))
+	var outer *http.MaxBytesError
+	switch {
+	case errors.As(err, &outer) || int64(buf.Len()) > limit:
+		return nil, tooLarge
+	case err != nil:
+		return nil, retryproof.Refused(retryproof.CodeInvalid, "the body could not be read to its end; nothing ran", err)
+	}
+	return buf.Bytes(), nil
+}
+
+// serve begins the effect and runs it, or answers from the record.
+func (x *keyed) serve() {
+	if x.r.Context().Err() != nil {
+		x.refuse(retryproof.Refused(retryproof.CodeUnavailable, "the client went away before anything ran", nil))
+		return
+	}
+	d, attempt, err := x.begin()
+	switch {
+	case err != nil:
+		x.refuse(err)
+	case attempt == nil:
+		x.replay(d)
+	case x.m.engine.Config().Clock.Now().After(attempt.Until()):
+		x.tooLate(attempt)
+	default:
+		x.run(attempt)
+	}
+}
+
+// begin claims without the client's cancellation, so that one who goes away
+// between the claim and the run leaves no owner that never runs. Waiting ends
+// with the client.
+func (x *keyed) begin() (effect.Decision, *effect.Attempt, error) {
+	config := x.m.engine.Config()
+	ctx, cancel := config.Clock.WithTimeout(context.WithoutCancel(x.r.Context()), config.WriteTimeout)
+	defer cancel()
+	d, attempt, err := x.m.engine.Begin(ctx, x.ask)
+	if err != nil || d.Verdict != effect.Busy && d.Verdict != effect.Pointer {
+		return d, attempt, err
+	}
+	wait, _ := PreferWait(x.r.Header.Values("Prefer"))
+	if wait = min(wait, config.MaxWait).Truncate(time.Second); wait <= 0 {
+		return d, nil, nil
+	}
+	x.w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+	again := x.ask
+	again.Wait = wait
+	later, attempt, err := x.m.engine.Begin(x.r.Context(), again)
+	if err != nil { // it was there a moment ago: that is still true
+		return d, nil, nil
+	}
+	return later, attempt, nil
+}
+
+// tooLate ends an attempt whose lease was over before it could run, because the
+// claim or the wait for it took too long: no effect starts after its deadline.
+func (x *keyed) tooLate(a *effect.Attempt) {
+	err := retryproof.Refused(retryproof.CodeTooLate, "the request waited longer than its deadline; nothing ran", nil)
+	if !a.TookOver() {
+		_, _ = a.Release(x.r.Context()) // not released: the claim goes stale
+		x.refuse(err)
+		return
+	}
+	d, unknownErr := a.Unknown(x.r.Context())
+	if unknownErr != nil {
+		x.refuse(err)
+		return
+	}
+	x.replay(d)
+}
+
+// run calls the handler as the effect's owner and ends the attempt, whatever way
+// the handler leaves.
+func (x *keyed) run(a *effect.Attempt) {
+	state := &exchange{value: x.value}
+	rec := newRecorder(x.w, x.m.config.MaxAnswer, func(status int, h http.Header) {
+		if x.m.config.ending(state, a, status) == EndSucceeded {
+			x.expires(h, x.answerEnd())
+		}
+	})
+	ctx, cancel := a.Context(context.WithValue(x.r.Context(), exchangeKey{}, state))
+	defer cancel()
+	returned := false
+	defer func() {
+		if _, ended := a.Ended(); !returned && !ended {
+			// A panic or runtime.Goexit: it goes on, and cuts the connection.
+			_, _ = a.Unknown(ctx)
+		}
+	}()
+	x.next.ServeHTTP(rec, x.forHandler(effect.NewContext(ctx, a)))
+	returned = true
+	rec.finish()
+	x.end(ctx, a, state, rec)
+	rec.trailers()
+}
+
+// forHandler is the request with its body put back.
+func (x *keyed) forHandler(ctx context.Context) *http.Request {
+	r := x.r.WithContext(ctx)
+	r.Body, r.ContentLength, r.TransferEncoding = http.NoBody, int64(len(x.body)), nil
+	if len(x.body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(x.body))
+	}
+	return r
+}
+
+// end settles what the handler left open and answers.
+func (x *keyed) end(ctx context.Context, a *effect.Attempt, state *exchange, rec *recorder) {
+	d, ended := a.Ended()
+	answer := rec.answer()
+	how := x.m.config.ending(state, a, rec.status)
+	var err error
+	switch {
+	case ended:
+		x.answerSettled(d, rec)
+		return
+	case how == EndSucceeded || how == EndFailed:
+		f := effect.Finish{State: effect.Succeeded, Answer: answer, Result: x.m.config.keep(answer)}
+		if how == EndFailed {
+			f.State = effect.Failed
+		}
+		until := x.answerEnd()
+		if d, err = a.Finish(ctx, f); err == nil && d.Answer != nil && d.Claim == nil {
+			x.expires(rec.decided, until)
+			rec.send()
+			return
+		}
+	case how == EndNotDone:
+		var free bool
+		if free, err = a.Release(ctx); err != nil || free {
+			rec.send() // not freed: the claim goes stale; the refusal is true all the same
+			return
+		}
+		d = effect.Decision{Verdict: effect.Busy} // another owner was faster
+	default:
+		d, err = a.Unknown(ctx)
+		if err == nil && d.Verdict == effect.Pointer && rec.status < 500 && rec.status != http.StatusAccepted {
+			break // the handler's answer would say more than is known
+		}
+		if err != nil || d.Verdict == effect.Pointer {
+			rec.send()
+			return
+		}
+	}
+	x.instead(d, err, rec)
+}
+
+// instead answers with what the record says, since this attempt's own answer is
+// not what repeats will hear. Too late for a client that has been sent it already.
+func (x *keyed) instead(d effect.Decision, err error, rec *recorder) {
+	switch {
+	case rec.sent:
+	case err != nil:
+		x.refuse(err)
+	default:
+		x.replay(d)
+	}
+}
+
+// answerSettled answers for a handler that ended the attempt itself: with what it
+// settled, since repeats get that too; else with what it wrote.
+func (x *keyed) answerSettled(d effect.Decision, rec *recorder) {
+	fresh := d.Verdict == effect.Replay && d.Answer != nil && d.Claim == nil // not somebody else's record
+	switch {
+	case rec.sent:
+	case fresh && d.Answer.Status != 0:
+		x.expires(x.w.Header(), x.answerEnd())
+		writeAnswer(x.w, x.r, *d.Answer)
+	case d.Verdict == 0 && rec.silent:
+		x.refuse(retryproof.Refused(retryproof.CodeUnavailable, "the request was given up; nothing was done", nil))
+	case fresh, d.Verdict == 0, d.Verdict == effect.Pointer && !rec.silent:
+		rec.send()
+	default:
+		x.replay(d)
+	}
+}
+
+// replay answers without running anything.
+func (x *keyed) replay(d effect.Decision) {
+	c := x.m.config
+	if (d.Verdict == effect.Replay || d.Verdict == effect.Pointer) && c.Authorize != nil {
+		if err := c.Authorize(x.r, d); err != nil {
+			x.refuse(callerError(err))
+			return
+		}
+	}
+	switch d.Verdict {
+	case effect.Replay:
+		x.replayFinal(d)
+	case effect.Pointer:
+		x.pointer(d.Guard)
+	case effect.Busy:
+		x.refuse(&retryproof.Error{Outcome: retryproof.Unknown, Code: retryproof.CodeInProgress, RetryAfter: d.RetryAfter,
+			Message: "the first request with this key is still running", Hint: "send it again with the same key"})
+	case effect.Mismatch:
+		x.refuse(retryproof.Refused(retryproof.CodeKeyReused, "this key was used for a different request; nothing ran", nil))
+	default:
+		x.refuse(retryproof.Refused(retryproof.CodeVoid, "this key was voided; send a new intent with a new key", nil))
+	}
+}
+
+func (x *keyed) replayFinal(d effect.Decision) {
+	var a effect.Answer
+	switch {
+	case d.Answer != nil && d.Answer.Status != 0:
+		a = *d.Answer
+	case d.Guard != nil:
+		a = x.m.config.rendered(*d.Guard)
+	default: // recorded without HTTP, and the record keeps no row
+		a = x.m.config.rendered(effect.Guard{ID: x.ask.GuardID, Scope: x.ask.Scope, State: effect.Succeeded})
+	}
+	if a.BodyDropped && bodyAllowed(a.Status) {
+		a = withoutBody(a, x.ask.GuardID)
+		x.w.Header().Set(HeaderBody, "not-kept")
+	}
+	h := x.w.Header()
+	h.Set(HeaderReplayed, "true")
+	if d.Claim != nil && !d.Claim.ExpiresAt.IsZero() {
+		x.expires(h, d.Claim.ExpiresAt)
+	}
+	writeAnswer(x.w, x.r, a)
+}
+
+// pointer answers with the state of an effect that is not final yet.
+func (x *keyed) pointer(found *effect.Guard) {
+	g := effect.Guard{ID: x.ask.GuardID, Scope: x.ask.Scope, State: effect.Unknown}
+	if found != nil {
+		g = *found
+	}
+	a := x.m.config.rendered(g)
+	h := x.w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Retry-After", strconv.Itoa(retryAfterSeconds(x.m.config.PollAfter)))
+	if x.m.config.Location != nil {
+		if at := x.m.config.Location(g); at != "" {
+			h.Set("Location", at)
+		}
+	}
+	writeAnswer(x.w, x.r, a)
+}
+
+// refuse answers with a problem document. Nothing is stored.
+func (x *keyed) refuse(err error) {
+	p := ProblemOf(err)
+	if p.Status == http.StatusUnauthorized && x.m.config.Challenge != "" {
+		x.w.Header().Set("WWW-Authenticate", x.m.config.Challenge)
+	}
+	if p.Code == retryproof.CodeInProgress || p.Code == retryproof.CodeUnknown {
+		p.Effect = x.ask.GuardID
+	}
+	p.Write(x.w)
+}
+
+// answerEnd is when an answer that is recorded now expires, at the earliest.
+func (x *keyed) answerEnd() time.Time {
+	c := x.m.engine.Config()
+	return c.Clock.Now().Add(c.AnswerTTL)
+}
+
+func (x *keyed) expires(h http.Header, at time.Time) { h.Set(HeaderExpires, httpDate(at)) }

@@ -1,0 +1,238 @@
+package httpkey
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// recorder is the http.ResponseWriter of a keyed handler. It holds the answer
+// until it is recorded; when the handler flushes, or the body outgrows the cap, it
+// starts to send and goes on recording.
+//
+// A client that went away does not show: writes succeed and are recorded, since
+// the effect is under way and its answer will be asked for again.
+type recorder struct {
+	w      http.ResponseWriter
+	base   http.Header // what outer handlers had set before
+	header http.Header // what the handler sees and changes
+	limit  int
+	// commit is told the status right before the header is sent.
+	commit func(status int, header http.Header)
+
+	status    int         // 0 until the handler decided
+	decided   http.Header // header at that moment, for the client
+	body      []byte
+	dropped   bool // the body outgrew the limit; body holds nothing any more
+	sent      bool // the header went to the client
+	silent    bool // the handler returned without an answer
+	clientErr error
+}
+
+func newRecorder(w http.ResponseWriter, limit int, commit func(int, http.Header)) *recorder {
+	base := w.Header().Clone()
+	if base == nil {
+		base = http.Header{}
+	}
+	return &recorder{w: w, base: base, header: base.Clone(), limit: limit, commit: commit}
+}
+
+// Header implements http.ResponseWriter.
+func (r *recorder) Header() http.Header { return r.header }
+
+// Unwrap lets http.ResponseController reach deadlines of the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.w }
+
+// WriteHeader implements http.ResponseWriter. Informational answers go to the
+// client at once and are never recorded; a second status is ignored.
+func (r *recorder) WriteHeader(status int) {
+	if status < 100 || status > 999 {
+		panic(fmt.Sprintf("httpkey: invalid WriteHeader code %d", status)) // as net/http does
+	}
+	if r.status != 0 {
+		return
+	}
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		r.show(r.header)
+		r.w.WriteHeader(status)
+		return
+	}
+	r.status, r.decided = status, r.header.Clone()
+}
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(p []byte) (int, error) {
+	if err := r.record(p); err != nil {
+		return 0, err
+	}
+	if r.sent && r.clientErr == nil {
+		_, r.clientErr = r.w.Write(p)
+	}
+	return len(p), nil
+}
+
+// WriteString implements io.StringWriter.
+func (r *recorder) WriteString(s string) (int, error) { return r.Write([]byte(s)) }
+
+// ReadFrom implements io.ReaderFrom. What is not recorded any more goes to the
+// client the short way, by the connection's own ReadFrom.
+func (r *recorder) ReadFrom(src io.Reader) (int64, error) {
+	var total int64
+	buf := make([]byte, 32<<10)
+	for !r.dropped || !r.sent || r.clientErr != nil {
+		n, readErr := src.Read(buf)
+		total += int64(n)
+		if n > 0 {
+			if _, err := r.Write(buf[:n]); err != nil {
+				return total, err
+			}
+		}
+		if readErr == io.EOF {
+			return total, nil
+		}
+		if readErr != nil {
+			return total, readErr
+		}
+	}
+	n, err := io.Copy(r.w, src)
+	return total + n, err
+}
+
+// record keeps p unless the body is too large; then the header and what was held
+// go to the client, and nothing is kept.
+func (r *recorder) record(p []byte) error {
+	if r.status == 0 {
+		r.WriteHeader(http.StatusOK)
+	}
+	if !bodyAllowed(r.status) {
+		return http.ErrBodyNotAllowed
+	}
+	if r.dropped || len(p) == 0 {
+		return nil
+	}
+	if len(r.body)+len(p) <= r.limit {
+		r.body = append(r.body, p...)
+		return nil
+	}
+	r.sniff(p)
+	r.dropped = true
+	r.send()
+	r.body = nil
+	return nil
+}
+
+// Flush implements http.Flusher.
+func (r *recorder) Flush() { _ = r.FlushError() }
+
+// FlushError is what http.ResponseController calls: from now on the answer is
+// streamed.
+func (r *recorder) FlushError() error {
+	if r.status == 0 {
+		r.WriteHeader(http.StatusOK)
+	}
+	r.sniff(nil)
+	r.send()
+	if r.clientErr == nil {
+		r.clientErr = http.NewResponseController(r.w).Flush()
+	}
+	return nil
+}
+
+// Hijack refuses: an answer that does not pass through here cannot be recorded.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, fmt.Errorf("httpkey: a request with an Idempotency-Key cannot take over the connection, its answer could not be recorded; serve this route outside the middleware: %w", http.ErrNotSupported)
+}
+
+// send sends the header and what is held.
+func (r *recorder) send() {
+	if r.sent {
+		return
+	}
+	r.sent = true
+	r.commit(r.status, r.decided)
+	r.show(r.decided)
+	r.w.WriteHeader(r.status)
+	if len(r.body) > 0 {
+		_, r.clientErr = r.w.Write(r.body)
+	}
+}
+
+// finish settles the answer of a handler that has returned: a handler that wrote
+// nothing means 200 with an empty body.
+func (r *recorder) finish() {
+	if r.status == 0 {
+		r.silent = true
+		r.WriteHeader(http.StatusOK)
+	}
+	r.sniff(nil)
+}
+
+// trailers hands over what the handler set after the body for the end of the
+// answer.
+func (r *recorder) trailers() {
+	for name, values := range r.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) || declaredTrailer(r.decided, name) {
+			r.w.Header()[name] = values
+		}
+	}
+}
+
+func declaredTrailer(h http.Header, name string) bool {
+	for _, line := range h.Values("Trailer") {
+		for field := range strings.SplitSeq(line, ",") {
+			if http.CanonicalHeaderKey(trimOWS(field)) == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// show makes the connection's header the handler's: what it removed goes, what it
+// set comes. What outer handlers add later stays.
+func (r *recorder) show(h http.Header) {
+	out := r.w.Header()
+	for name := range r.base {
+		if _, kept := h[name]; !kept {
+			delete(out, name)
+		}
+	}
+	maps.Copy(out, h)
+}
+
+// sniff sets the Content-Type that net/http would guess, so that the first answer
+// and its repeats guess alike. more is what was written and is not held.
+func (r *recorder) sniff(more []byte) {
+	if r.sent || len(r.body)+len(more) == 0 {
+		return
+	}
+	if _, set := r.decided["Content-Type"]; set || r.decided.Get("Content-Encoding") != "" || r.decided.Get("Transfer-Encoding") != "" {
+		return
+	}
+	head := r.body
+	if len(head) < 512 && len(more) > 0 {
+		head = slices.Concat(head, more[:min(len(more), 512)])
+	}
+	r.decided.Set("Content-Type", http.DetectContentType(head))
+}
+
+// changed is what the handler itself put into the header.
+func (r *recorder) changed() http.Header {
+	out := http.Header{}
+	for name, values := range r.decided {
+		if !slices.Equal(values, r.base[name]) {
+			out[name] = values
+		}
+	}
+	return out
+}
+
+// bodyAllowed reports whether a status has a body (RFC 9110 §6.4.1).
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}

@@ -1,0 +1,302 @@
+package httpkey
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/entropy"
+)
+
+// maxDrainBytes is how much of an answer that nobody wants is read so that its
+// connection can be used again.
+const maxDrainBytes = 64 << 10
+
+// call is one RoundTrip with all its sends.
+type call struct {
+	transport *Transport
+	request   *http.Request
+	body      replayBody
+	entry     Entry
+	// unclear: some send of this key may have been done.
+	unclear bool
+}
+
+// send sends until the answer settles the intent, or the tries or the context
+// end.
+func (c *call) send() (*http.Response, error) {
+	for try := 1; ; try++ {
+		resp, err := c.once()
+		fate, wait := FateAgain, time.Duration(0)
+		if err == nil {
+			fate, wait = c.judge(resp)
+		} else {
+			c.unclear = true
+		}
+		pause, again := c.pause(try, fate, wait, resp)
+		if !again {
+			return c.end(fate, resp, err)
+		}
+		if resp != nil {
+			_, _ = io.CopyN(io.Discard, resp.Body, maxDrainBytes)
+			closeBody(resp)
+		}
+		if err := c.transport.config.Clock.Sleep(c.request.Context(), pause); err != nil {
+			return c.end(FateAgain, nil, err)
+		}
+	}
+}
+
+// pause is how long to wait before the next send, and false when the call ends
+// with the answer that it has: at a fate other than again, after the last try, or
+// when the wait would outlast the call, since that answer says more than "too
+// late" would.
+func (c *call) pause(try int, fate Fate, wait time.Duration, resp *http.Response) (time.Duration, bool) {
+	t := c.transport
+	if fate != FateAgain || try >= t.config.MaxTries || wait > t.config.MaxRetryAfter || c.returned(resp) {
+		return 0, false
+	}
+	pause := t.backoff(try)
+	if wait > 0 { // with some jitter: the others were told the same
+		pause = max(pause, wait+time.Duration(entropy.Fraction(t.config.Rand)*float64(t.config.Backoff)))
+	}
+	return pause, c.timeFor(pause)
+}
+
+// end notes what the last answer means and hands it to the caller.
+func (c *call) end(fate Fate, resp *http.Response, err error) (*http.Response, error) {
+	if noteErr := c.note(fate); noteErr != nil {
+		closeBody(resp)
+		return nil, noteErr
+	}
+	return resp, c.lost(err)
+}
+
+// returned reports a 202 that the caller wants to see.
+func (c *call) returned(resp *http.Response) bool {
+	return resp != nil && resp.StatusCode == http.StatusAccepted && c.transport.config.ReturnAccepted
+}
+
+// once sends one copy; the caller's request is not changed.
+func (c *call) once() (*http.Response, error) {
+	t := c.transport
+	body, err := c.body.reader()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := t.config.Clock.WithTimeout(c.request.Context(), t.config.TryTimeout)
+	r := c.request.Clone(ctx)
+	if len(r.Header.Values(HeaderKey)) == 0 {
+		if r.Header == nil {
+			r.Header = http.Header{}
+		}
+		r.Header.Set(HeaderKey, string(c.entry.Key))
+	}
+	r.Body, r.GetBody = body, c.body.reader
+	if !c.body.streamed {
+		r.ContentLength, r.TransferEncoding = int64(len(c.body.bytes)), nil
+	}
+	resp, err := t.config.Base.RoundTrip(r)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	if resp.Body == nil {
+		resp.Body = http.NoBody
+	}
+	resp.Body = &cancelBody{ReadCloser: resp.Body, cancel: cancel}
+	return resp, nil
+}
+
+// judge reads what the answer means and how long the server asks to wait.
+func (c *call) judge(resp *http.Response) (Fate, time.Duration) {
+	t := c.transport
+	p, _ := ReadProblem(resp)
+	fate := t.config.Fate(resp, p)
+	switch {
+	case fate == FateRefused && c.unclear:
+		fate = FateKept // an earlier send of this key may have been done
+	case fate == FateAgain && !nothingRan(resp.StatusCode, p.Code):
+		c.unclear = true
+	}
+	wait, _ := ParseRetryAfter(resp.Header.Get("Retry-After"), t.config.Clock.Now())
+	return fate, wait
+}
+
+// nothingRan reports an answer that asks for another send and says that this one
+// was stopped before anything ran.
+func nothingRan(status int, code retryproof.Code) bool {
+	switch code {
+	case retryproof.CodeTooLate, retryproof.CodeUnavailable, retryproof.CodeConflict, retryproof.CodeReadOnly, retryproof.CodeTooMany:
+		return true
+	}
+	return status == http.StatusTooManyRequests || status == http.StatusTooEarly
+}
+
+// note writes to the journal what the answer changes. The journal's write goes on
+// when the caller's context has ended; a definite answer must not be lost.
+func (c *call) note(fate Fate) error {
+	e := c.entry
+	switch {
+	case e.State == EntryDone:
+		return nil // done stays done, whatever a later send hears
+	case fate == FateDone:
+		e.State = EntryDone
+	case fate == FateDeclined, fate == FateRefused:
+		e.State = EntryLetGo
+	case !c.unclear:
+		e.Clean = true
+	default:
+		return nil // the entry is open, as it was before the send
+	}
+	e.Clean = e.Clean && e.State == EntryOpen
+	e.UpdatedAt = c.transport.config.Clock.Now()
+	c.entry = e
+	if err := c.transport.config.Journal.Save(context.WithoutCancel(c.request.Context()), e); err != nil {
+		return c.noteError(fate, err)
+	}
+	return nil
+}
+
+// noteError tells what the answer was although the journal does not know it: the
+// entry stays open, and sending the intent again asks the server.
+func (c *call) noteError(fate Fate, err error) error {
+	out := &retryproof.Error{Code: retryproof.CodeUnavailable, Err: err,
+		Message: "the answer is definite, but the journal could not note it", Hint: "send the same intent again"}
+	switch fate {
+	case FateDone:
+		out.Outcome = retryproof.Done
+	case FateDeclined, FateRefused:
+		out.Outcome = retryproof.NotDone
+	}
+	return out
+}
+
+// lost says that nobody knows, and that the key is kept; nil stays nil.
+func (c *call) lost(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &retryproof.Error{Outcome: retryproof.Unknown, Code: retryproof.CodeUnknown,
+		Message: "there is no definite answer; the key is kept", Hint: "send the same intent again", Err: err}
+}
+
+// timeFor reports whether the context lives longer than the pause.
+func (c *call) timeFor(pause time.Duration) bool {
+	if c.request.Context().Err() != nil {
+		return false
+	}
+	end, ok := c.request.Context().Deadline()
+	return !ok || c.transport.config.Clock.Now().Add(pause).Before(end)
+}
+
+// backoff is the pause after the given send: doubling, from its upper half, so that
+// callers who failed together do not come back together.
+func (t *Transport) backoff(try int) time.Duration {
+	top := t.config.MaxBackoff
+	if shift := try - 1; shift < 32 && t.config.Backoff<<shift>>shift == t.config.Backoff {
+		top = min(top, t.config.Backoff<<shift)
+	}
+	return top/2 + time.Duration(entropy.Fraction(t.config.Rand)*float64(top/2))
+}
+
+// fingerprint is the meaning of the request: method, URL and body. A JSON body
+// counts by its canonical form, so that the next version of a client may write
+// its members in another order; one that is not valid JSON counts by its bytes,
+// since judging it is the server's business.
+func (t *Transport) fingerprint(r *http.Request, body replayBody) (retryproof.Fingerprint, error) {
+	fields := []retryproof.Field{retryproof.Text("method", r.Method), retryproof.Text("url", r.URL.String())}
+	content := retryproof.Text("bytes", string(body.bytes))
+	if body.streamed {
+		digest, err := body.digest()
+		if err != nil {
+			return "", err
+		}
+		content = retryproof.Text("digest", digest)
+	} else if isJSON(mediaType(r.Header)) {
+		if canonical, err := CanonicalJSON(body.bytes, t.config.Ignore...); err == nil {
+			content = retryproof.Text("json", string(canonical))
+		}
+	}
+	return retryproof.FingerprintOf(append(fields, content)...), nil
+}
+
+// shownURL is a URL without what may be secret in it.
+func shownURL(u *url.URL) string {
+	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
+	return shown.String()
+}
+
+// replayBody is a request body that can be sent any number of times: from memory,
+// or through the request's own GetBody when it is large.
+type replayBody struct {
+	bytes    []byte
+	streamed bool
+	get      func() (io.ReadCloser, error)
+}
+
+func (b replayBody) reader() (io.ReadCloser, error) {
+	switch {
+	case b.streamed:
+		return b.get()
+	case len(b.bytes) == 0:
+		return http.NoBody, nil
+	}
+	return io.NopCloser(bytes.NewReader(b.bytes)), nil
+}
+
+// digest hashes the body without holding it in memory.
+func (b replayBody) digest() (string, error) {
+	r, err := b.get()
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = r.Close() }()
+	return hashReader(r)
+}
+
+// bodyOf takes the request's body over and closes it.
+func (t *Transport) bodyOf(r *http.Request) (replayBody, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return replayBody{}, nil
+	}
+	limit := t.config.MaxBody
+	if r.GetBody != nil && r.ContentLength > limit {
+		return replayBody{streamed: true, get: r.GetBody}, r.Body.Close()
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	if err = errors.Join(err, r.Body.Close()); err != nil {
+		return replayBody{}, retryproof.Refused(retryproof.CodeInvalid, "the request's body could not be read; nothing was sent", err)
+	}
+	if int64(len(text)) <= limit {
+		return replayBody{bytes: text}, nil
+	}
+	if r.GetBody != nil {
+		return replayBody{streamed: true, get: r.GetBody}, nil
+	}
+	return replayBody{}, retryproof.Refused(retryproof.CodeTooLarge,
+		"the request's body is larger than MaxBody and has no GetBody, so it could not be sent twice; nothing was sent", nil)
+}
+
+// cancelBody ends the send's context with its body.
+type cancelBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close closes the body and frees the send's timer.
+func (b *cancelBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+func closeBody(resp *http.Response) {
+	if resp != nil {
+		_ = resp.Body.Close()
+	}
+}
