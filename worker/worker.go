@@ -3,7 +3,10 @@
 //
 // Promises: while ctx lives, every step is called again after it returned; a step
 // that found nothing to do or failed is called after a pause; when ctx ends, a
-// running step gets Grace to return, and Run returns when all have.
+// running step gets Grace to return, and Run returns when all have. A panic in a
+// step is not caught: it ends the process, which is a crash that every step is
+// built for, whereas a loop that is gone unnoticed is not. A step that ends its
+// goroutine with runtime.Goexit panics for the same reason.
 //
 // Does not promise: safety. Steps are safe to run at any time, anywhere, twice.
 package worker
@@ -24,10 +27,11 @@ type Loop struct {
 	Name string
 	// Step does its work once and returns how much it did.
 	Step func(ctx context.Context) (int, error)
-	// Idle is the pause after a call that did nothing. Defaults to 100 ms.
+	// Idle is the pause after a call that did nothing, plus up to a quarter of it
+	// at random. Defaults to 100 ms.
 	Idle time.Duration
-	// MaxBackoff bounds the pause after errors, which doubles from Idle.
-	// Defaults to 10 s.
+	// MaxBackoff bounds the pause after errors, which doubles from Idle, plus up
+	// to a quarter of it at random. Defaults to 10 s.
 	MaxBackoff time.Duration
 }
 
@@ -91,14 +95,14 @@ func (l Loop) run(ctx, stepCtx context.Context, config Config) {
 	}
 	failures := 0
 	for ctx.Err() == nil {
-		n, err := l.Step(stepCtx)
+		n, err := l.call(stepCtx)
 		pause := time.Duration(0)
 		switch {
 		case err != nil:
 			if failures++; failures == 1 {
 				config.Log.Warn("a step fails and is tried again", "loop", l.Name, "error", err)
 			}
-			pause = min(l.Idle<<min(failures-1, 20), l.MaxBackoff)
+			pause = l.backoff(failures)
 		case failures > 0:
 			config.Log.Info("a step works again", "loop", l.Name, "after_failures", failures)
 			failures = 0
@@ -111,4 +115,30 @@ func (l Loop) run(ctx, stepCtx context.Context, config Config) {
 			_ = config.Clock.Sleep(ctx, pause+jitter)
 		}
 	}
+}
+
+// call runs the step. It recovers nothing: it adds the loop's name to a panic, and
+// makes one of a runtime.Goexit, which would end the loop in silence.
+func (l Loop) call(ctx context.Context) (int, error) {
+	returned := false
+	defer func() {
+		if !returned {
+			panic("worker: the step of loop " + l.Name + " panicked or called runtime.Goexit")
+		}
+	}()
+	n, err := l.Step(ctx)
+	returned = true
+	return n, err
+}
+
+// backoff doubles from Idle; a long Idle must not overflow to no pause at all.
+func (l Loop) backoff(failures int) time.Duration {
+	pause := l.Idle
+	for range failures - 1 {
+		if pause >= l.MaxBackoff/2 {
+			return l.MaxBackoff
+		}
+		pause *= 2
+	}
+	return min(pause, l.MaxBackoff)
 }
