@@ -194,6 +194,7 @@ export class Client {
 
 /** code: 'journal', 'intent-changed', 'intent-pending', 'intent-invalid' or 'not-journaled'. */
 export class RetryproofError extends Error {
+  constructor(code: string, message: string, about?: { outcome?: 'not-done' | 'unknown'; entry?: Entry; cause?: unknown });
   code: string;
   /** What is known of the effect. */
   outcome: 'not-done' | 'unknown';

@@ -72,22 +72,33 @@ func (a *fakeAPI) notify() {
 	a.changed = make(chan struct{})
 }
 
-// awaitSends waits until n sends arrived and returns all of them.
-func (a *fakeAPI) awaitSends(ctx context.Context, t *testing.T, n int) []sent {
+// until waits for a condition, which is asked with a.mu held.
+func (a *fakeAPI) until(ctx context.Context, t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for {
 		a.mu.Lock()
-		got, changed := append([]sent(nil), a.sends...), a.changed
+		ok, changed := is(), a.changed
 		a.mu.Unlock()
-		if len(got) >= n {
-			return got
+		if ok {
+			return
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("%d sends arrived, want %d", len(got), n)
+			t.Fatalf("it never came: %s", what)
 		}
 	}
+}
+
+// awaitSends waits until n sends arrived and returns all of them.
+func (a *fakeAPI) awaitSends(ctx context.Context, t *testing.T, n int) []sent {
+	t.Helper()
+	var got []sent
+	a.until(ctx, t, fmt.Sprintf("%d sends", n), func() bool {
+		got = append([]sent(nil), a.sends...)
+		return len(got) >= n
+	})
+	return got
 }
 
 func (a *fakeAPI) hold() {
@@ -257,6 +268,7 @@ func (a *fakeAPI) serveFaults(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		a.faults = in
+		a.notify()
 	}
 	reply(w, 200, map[string]bool{"lose_psp_reply": a.faults["lose_psp_reply"], "slow": a.faults["slow"]})
 }

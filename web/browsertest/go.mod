@@ -1,6 +1,6 @@
 module github.com/retryproof/retryproof/web/browsertest
 
-go 1.26
+go 1.26.0
 
 replace github.com/retryproof/retryproof => ../..
 

@@ -185,19 +185,7 @@ func TestTheServersSwitchesTellTheTruthAfterAReload(t *testing.T) {
 	api := newAPI(t)
 	p := openTab(t, api.URL)
 	p.click("psp")
-	for p.await(`true`); ; {
-		api.mu.Lock()
-		on, changed := api.faults["lose_psp_reply"] && !api.faults["slow"], api.changed
-		api.mu.Unlock()
-		if on {
-			break
-		}
-		select {
-		case <-changed:
-		case <-p.ctx.Done():
-			t.Fatal("the server never heard of the switch")
-		}
-	}
+	api.until(p.ctx, t, "the switch", func() bool { return api.faults["lose_psp_reply"] && !api.faults["slow"] })
 	p.do(chromedp.Reload())
 	p.await(`document.getElementById('psp').checked && !document.getElementById('slow').checked`)
 }
@@ -300,10 +288,16 @@ func TestAViolationOfThePolicyIsNoticed(t *testing.T) {
 	p.expected = true
 	p.await(`(document.body.setAttribute('onclick', 'void 0'), document.body.click(), true)`)
 	p.await(`(console.error('seen'), true)`)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	got := strings.Join(p.complaints, "; ")
-	if !strings.Contains(got, "Content Security Policy") || !strings.Contains(got, "seen") {
-		t.Errorf("complaints = %q, want the violation and the console error", got)
+	for {
+		p.mu.Lock()
+		got := strings.Join(p.complaints, "; ")
+		p.mu.Unlock()
+		if strings.Contains(got, "Content Security Policy") && strings.Contains(got, "seen") {
+			return
+		}
+		if p.ctx.Err() != nil {
+			t.Fatalf("complaints = %q, want the violation and the console error", got)
+		}
+		p.await(`true`)
 	}
 }

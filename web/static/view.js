@@ -55,6 +55,11 @@ export function screen({ notifications = [], alerts = 0, shown = notifications.l
   }));
 }
 
+// An id may break after each of its parts.
+function breakable(id) {
+  return element('code', {}, ...id.split(/(?<=:)/).flatMap((part) => [part, element('wbr')]));
+}
+
 const FINAL = { SUCCEEDED: 'done', FAILED: 'declined', VOID: 'void' };
 
 export function payment(state, rows) {
@@ -69,7 +74,7 @@ export function payment(state, rows) {
     const cells = [r.hop, r.id, r.guard, r.memory, saw(r.saw)].map((v) => String(v || '–'));
     return element('tr', { role: 'row' }, ...cells.map((v, i) => (i === 0
       ? element('th', { scope: 'row', role: 'rowheader' }, v)
-      : element('td', { role: 'cell', 'data-label': labels[i] }, i === 1 ? element('code', {}, v) : v))));
+      : element('td', { role: 'cell', 'data-label': labels[i] }, i === 1 ? breakable(v) : v))));
   }));
 }
 
