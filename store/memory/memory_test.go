@@ -1,0 +1,24 @@
+package memory_test
+
+import (
+	"testing"
+
+	"github.com/retryproof/retryproof/store/memory"
+	"github.com/retryproof/retryproof/store/storetest"
+)
+
+// suiteStores opens an empty store. A second "process" shares it, as nothing else
+// can see this memory; there is no restart.
+func suiteStores(*testing.T) storetest.Stores {
+	s := memory.New()
+	stores := storetest.Stores{
+		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(), PaymentGuards: s.PaymentGuards(),
+	}
+	stores.Second = func(*testing.T) storetest.Stores { return stores }
+	return stores
+}
+
+func TestStoreKeepsEveryPromiseOfTheSuite(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, storetest.Traits{Volatile: true}, suiteStores)
+}

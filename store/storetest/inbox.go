@@ -1,0 +1,276 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/notify"
+)
+
+func inboxCases() []testCase {
+	return []testCase{
+		{"FirstApplyWritesEverythingAndTheRepeatNothing", inboxOnce},
+		{"FiftyDeliveriesAtOnceApplyOnce", inboxRace},
+		{"DeliveriesOfManyMessagesAtOnceAddUp", inboxRaceMany},
+		{"BadPostingsLeaveNoInboxRow", inboxBadPostings},
+		{"OneEventIDOfTwoConsumersOrSourcesIsTwoMessages", inboxKeys},
+		{"IntentsAndEventsThatAreThereChangeNothing", inboxFollowUps},
+		{"PostingsOfAnotherMessageAreNotPostedTwice", inboxSameRef},
+		{"ForgetIsBoundedAndTakesTheOldestFirst", inboxForget},
+		{"EndedContextAppliesNothing", inboxEndedContext},
+	}
+}
+
+func (w *world) applies(a inbox.Apply) bool {
+	w.Helper()
+	return must(w, func(ctx context.Context) (bool, error) { return w.Payments.Inbox.Apply(ctx, a) })
+}
+
+func message(id string) retryproof.InboxKey {
+	return retryproof.InboxKey{Consumer: "merchant-credit", Source: "payments", EventID: id}
+}
+
+func intent(eventID, channel string, created float64) notify.Intent {
+	return notify.Intent{
+		Key: notify.Key{EventID: eventID, Channel: channel}, ReplaceID: "pay_7", To: "u1", Title: "Payment received",
+		Body: "USD 30.00", State: notify.Pending, CreatedAt: at(created),
+	}
+}
+
+func (w *world) intent(eventID, channel string) *notify.Intent {
+	w.Helper()
+	k := notify.Key{EventID: eventID, Channel: channel}
+	return must(w, func(ctx context.Context) (*notify.Intent, error) { return w.Payments.Notify.Intent(ctx, k) })
+}
+
+func describeIntent(i *notify.Intent) string {
+	if i == nil {
+		return "no intent"
+	}
+	return fmt.Sprintf("%q %q replace %q to %q: %q %q %s, %d sends, created %s, sent %s", i.EventID, i.Channel, i.ReplaceID, i.To,
+		i.Title, i.Body, i.State, i.Sends, instant(i.CreatedAt), instant(i.SentAt))
+}
+
+func inboxOnce(w *world) {
+	a := inbox.Apply{
+		Key: message("ev_7"), Now: at(14.5), Postings: credit("pay_7:SUCCEEDED", 3000),
+		Intents: []notify.Intent{intent("ev_7", "push", 14.5), intent("ev_7", "mail", 14.5)}, Events: []retryproof.Event{event("follow-up", "m1")},
+	}
+	check(w, "first", w.applies(a), true)
+	want := w.audit()
+	check(w, "m1", w.balance("merchant:m1"), 3000)
+	check(w, "credits", want.Credits, 1)
+	check(w, "intents", want.IntentsPending, 2)
+	check(w, "waiting", want.OutboxWaiting, 1)
+	push := intent("ev_7", "push", 14.5)
+	check(w, "the intent", describeIntent(w.intent("ev_7", "push")), describeIntent(&push))
+	check(w, "no other intent", describeIntent(w.intent("ev_7", "sms")), "no intent")
+	a.Now, a.Intents, a.Postings = at(44.5), []notify.Intent{intent("ev_7", "sms", 44.5)}, credit("another ref", 3000)
+	for range 4 {
+		check(w, "first again", w.applies(a), false)
+	}
+	got := w.audit()
+	got.ByState, want.ByState = nil, nil
+	check(w, "the audit", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
+	check(w, "m1", w.balance("merchant:m1"), 3000)
+}
+
+func countTrue(all []bool) (n int) {
+	for _, one := range all {
+		if one {
+			n++
+		}
+	}
+	return n
+}
+
+func inboxRace(w *world) {
+	all := w.instances()
+	a := inbox.Apply{
+		Key: message("ev_7"), Now: at(14.5), Postings: credit("pay_7:SUCCEEDED", 3000),
+		Intents: []notify.Intent{intent("ev_7", "push", 14.5)}, Events: []retryproof.Event{event("follow-up", "m1")},
+	}
+	firsts := together(w, 50, func(ctx context.Context, i int) (bool, error) {
+		return all[i%len(all)].Payments.Inbox.Apply(ctx, a)
+	})
+	check(w, "firsts", countTrue(firsts), 1)
+	check(w, "m1", w.balance("merchant:m1"), 3000)
+	check(w, "waiting", w.stats().Waiting, 1)
+}
+
+func inboxRaceMany(w *world) {
+	all := w.instances()
+	firsts := together(w, 120, func(ctx context.Context, i int) (bool, error) {
+		id := fmt.Sprintf("ev_%d", i/2)
+		return all[i%len(all)].Payments.Inbox.Apply(ctx, inbox.Apply{
+			Key: message(id), Now: at(14.5), Postings: credit("pay_"+id, int64(i/2+1)), Intents: []notify.Intent{intent(id, "push", 14.5)},
+		})
+	})
+	check(w, "firsts", countTrue(firsts), 60)
+	check(w, "m1", w.balance("merchant:m1"), 60*61/2)
+	a := w.audit()
+	check(w, "credits", a.Credits, 60)
+	check(w, "the credits' sum", a.CreditSum, 60*61/2)
+	check(w, "unbalanced", a.Unbalanced, 0)
+	check(w, "wrong balances", a.WrongBalance, 0)
+	check(w, "intents", a.IntentsPending, 60)
+}
+
+// case 35: the id must not be noted when the effect did not happen.
+func inboxBadPostings(w *world) {
+	a := inbox.Apply{Key: message("ev_7"), Now: at(14.5), Intents: []notify.Intent{intent("ev_7", "push", 14.5)}, Events: []retryproof.Event{event("f", "g")}}
+	for what, postings := range badPostings() { // order: each is refused alone
+		a.Postings = postings
+		refused(w, what, func(ctx context.Context) (bool, error) { return w.Payments.Inbox.Apply(ctx, a) })
+	}
+	check(w, "no intent", describeIntent(w.intent("ev_7", "push")), "no intent")
+	check(w, "nothing waits", w.stats().Waiting, 0)
+	a.Postings = credit("pay_7:SUCCEEDED", 3000)
+	check(w, "the delivery that works is the first", w.applies(a), true)
+	check(w, "m1", w.balance("merchant:m1"), 3000)
+}
+
+func inboxKeys(w *world) {
+	keys := []retryproof.InboxKey{
+		{Consumer: "a", Source: "s", EventID: "e"}, {Consumer: "b", Source: "s", EventID: "e"}, {Consumer: "a", Source: "t", EventID: "e"},
+		{Consumer: "a", Source: "s", EventID: "E"}, {Consumer: "a:s", Source: "", EventID: "e"}, {Consumer: "a", Source: "s:e", EventID: "x"},
+		{Consumer: "a", Source: "s", EventID: "e:x"}, {Consumer: "as", Source: "", EventID: "e"}, {Consumer: "a", Source: "s", EventID: "e "},
+	}
+	for _, k := range keys {
+		check(w, fmt.Sprintf("first of %q", k), w.applies(inbox.Apply{Key: k, Now: at(1)}), true)
+	}
+	for _, k := range keys {
+		check(w, fmt.Sprintf("repeat of %q", k), w.applies(inbox.Apply{Key: k, Now: at(2)}), false)
+	}
+	refused(w, "a message without an id", func(ctx context.Context) (bool, error) {
+		return w.Payments.Inbox.Apply(ctx, inbox.Apply{Key: retryproof.InboxKey{Consumer: "a", Source: "s"}, Now: at(3)})
+	})
+}
+
+// case 36
+func inboxFollowUps(w *world) {
+	w.applies(inbox.Apply{Key: message("1"), Now: at(1), Intents: []notify.Intent{intent("ev", "push", 1)}, Events: []retryproof.Event{event("f", "g")}})
+	must(w, func(ctx context.Context) (bool, error) {
+		return w.Payments.Notify.MarkSent(ctx, notify.Key{EventID: "ev", Channel: "push"}, at(2))
+	})
+	want := describeIntent(w.intent("ev", "push"))
+	other := intent("ev", "push", 9)
+	other.Title = "changed"
+	changed := event("f", "another group")
+	check(w, "first", w.applies(inbox.Apply{
+		Key: message("2"), Now: at(3), Intents: []notify.Intent{other, intent("ev", "mail", 3)}, Events: []retryproof.Event{changed, event("f2", "g")},
+	}), true)
+	check(w, "the intent", describeIntent(w.intent("ev", "push")), want)
+	check(w, "the new intent is there", w.intent("ev", "mail") != nil, true)
+	w.wantClaimed("r", 10, 20, 9, "f f2")
+}
+
+func inboxSameRef(w *world) {
+	check(w, "first", w.applies(inbox.Apply{Key: message("1"), Now: at(1), Postings: credit("pay_7:SUCCEEDED", 3000)}), true)
+	copied := message("1")
+	copied.Source = "another region"
+	check(w, "first of another source", w.applies(inbox.Apply{Key: copied, Now: at(2), Postings: credit("pay_7:SUCCEEDED", 3000)}), true)
+	check(w, "m1", w.balance("merchant:m1"), 3000)
+	check(w, "wrong balances", w.audit().WrongBalance, 0)
+}
+
+// case 37
+func inboxForget(w *world) {
+	forget := func(before float64, limit int) int {
+		return must(w, func(ctx context.Context) (int, error) { return w.Payments.Inbox.Forget(ctx, at(before), limit) })
+	}
+	times := []float64{5, 3, 9, 1, 7, 2, 8, 4, 6, 10}
+	for i, t := range times {
+		w.applies(inbox.Apply{Key: message(fmt.Sprintf("e%d", i)), Now: at(t)})
+	}
+	check(w, "nothing is older than the first", forget(1, 10), 0)
+	check(w, "noted exactly before is kept", forget(2, 10), 1)
+	check(w, "bounded", forget(9, 3), 3)     // 2, 3, 4
+	check(w, "none", forget(9, 0), 0)        //
+	check(w, "the others", forget(9, 99), 4) // 5, 6, 7, 8
+	check(w, "nothing is left", forget(9, 99), 0)
+	for i, t := range times {
+		k := message(fmt.Sprintf("e%d", i))
+		check(w, fmt.Sprintf("a message of %v is forgotten", t), w.applies(inbox.Apply{Key: k, Now: at(20)}), t < 9)
+	}
+	w2 := message("oldest first")
+	w.applies(inbox.Apply{Key: w2, Now: at(0.5)})
+	check(w, "one", forget(100, 1), 1)
+	check(w, "the oldest went", w.applies(inbox.Apply{Key: w2, Now: at(0.5)}), true)
+}
+
+func inboxEndedContext(w *world) {
+	ctx, cancel := context.WithCancel(w.Context())
+	cancel()
+	a := inbox.Apply{Key: message("ev_7"), Now: at(1), Postings: credit("pay_7:SUCCEEDED", 3000)}
+	if _, err := w.Payments.Inbox.Apply(ctx, a); err == nil {
+		w.Error("Apply with an ended context: got no error, want one")
+	}
+	check(w, "m1", w.balance("merchant:m1"), 0)
+	check(w, "first", w.applies(a), true)
+}
+
+func notifyCases() []testCase {
+	return []testCase{
+		{"MarkSentHappensOnce", notifyMarkSent},
+		{"MarkSentAtOnceHappensOnce", notifyRace},
+		{"UnsentIsOrderedAndBounded", notifyUnsent},
+	}
+}
+
+func (w *world) markSent(eventID, channel string, now float64) bool {
+	w.Helper()
+	k := notify.Key{EventID: eventID, Channel: channel}
+	return must(w, func(ctx context.Context) (bool, error) { return w.Payments.Notify.MarkSent(ctx, k, at(now)) })
+}
+
+func notifyMarkSent(w *world) {
+	check(w, "nothing to mark", w.markSent("ev_7", "push", 1), false)
+	w.applies(inbox.Apply{Key: message("ev_7"), Now: at(14.5), Intents: []notify.Intent{intent("ev_7", "push", 14.5), intent("ev_7", "mail", 14.5)}})
+	check(w, "marked", w.markSent("ev_7", "push", 44.5), true)
+	want := intent("ev_7", "push", 14.5)
+	want.State, want.Sends, want.SentAt = notify.Sent, 1, at(44.5)
+	check(w, "the intent", describeIntent(w.intent("ev_7", "push")), describeIntent(&want))
+	check(w, "marked again", w.markSent("ev_7", "push", 60), false)
+	check(w, "the intent after that", describeIntent(w.intent("ev_7", "push")), describeIntent(&want))
+	check(w, "the other channel", w.intent("ev_7", "mail").State, notify.Pending)
+	a := w.audit()
+	check(w, "pending", a.IntentsPending, 1)
+	check(w, "sent", a.IntentsSent, 1)
+}
+
+func notifyRace(w *world) {
+	all := w.instances()
+	w.applies(inbox.Apply{Key: message("ev_7"), Now: at(14.5), Intents: []notify.Intent{intent("ev_7", "push", 14.5)}})
+	marked := together(w, 20, func(ctx context.Context, i int) (bool, error) {
+		return all[i%len(all)].Payments.Notify.MarkSent(ctx, notify.Key{EventID: "ev_7", Channel: "push"}, at(15))
+	})
+	check(w, "marked", countTrue(marked), 1)
+	check(w, "sends", w.intent("ev_7", "push").Sends, 1)
+}
+
+func notifyUnsent(w *world) {
+	unsent := func(before float64, limit int) string {
+		list := must(w, func(ctx context.Context) ([]notify.Intent, error) {
+			return w.Payments.Notify.Unsent(ctx, at(before), limit)
+		})
+		out := ""
+		for _, i := range list {
+			out += i.EventID + "/" + i.Channel + " "
+		}
+		return out
+	}
+	w.applies(inbox.Apply{Key: message("1"), Now: at(9), Intents: []notify.Intent{
+		intent("e2", "push", 5), intent("e1", "push", 5), intent("e1", "mail", 5), intent("e9", "push", 1), intent("e0", "push", 7), intent("e3", "push", 5),
+	}})
+	w.markSent("e3", "push", 9)
+	check(w, "all", unsent(100, 9), "e9/push e1/mail e1/push e2/push e0/push ")
+	check(w, "created exactly before", unsent(7, 9), "e9/push e1/mail e1/push e2/push ")
+	check(w, "created a microsecond before", unsent(7+tick, 9), "e9/push e1/mail e1/push e2/push e0/push ")
+	check(w, "bounded", unsent(100, 2), "e9/push e1/mail ")
+	check(w, "none before the first", unsent(1, 9), "")
+	w.markSent("e9", "push", 10)
+	check(w, "the next two", unsent(100, 2), "e1/mail e1/push ")
+}
