@@ -2,6 +2,9 @@ package effect
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -17,7 +20,8 @@ type Attempt struct {
 	owner    string
 	until    time.Time
 	guard    Guard
-	tookOver bool
+	adopted  bool // claim and guard were an earlier owner's
+	tookOver bool // … who may have run
 	begun    bool
 	ended    bool
 	result   Decision
@@ -25,6 +29,9 @@ type Attempt struct {
 
 // ID names the effect.
 func (a *Attempt) ID() retryproof.ID { return a.request.GuardID }
+
+// Format keeps fmt from printing what an attempt holds, the client's key among it.
+func (a *Attempt) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, "attempt:"+string(a.ID())) }
 
 // Owner is the attempt's token.
 func (a *Attempt) Owner() string { return a.owner }
@@ -85,7 +92,7 @@ type Finish struct {
 // stays PENDING and is swept.
 func (a *Attempt) Finish(ctx context.Context, f Finish) (Decision, error) {
 	if f.State != Succeeded && f.State != Failed {
-		return Decision{}, retryproof.Refused(retryproof.CodeInvalid, "effect: Finish takes Succeeded or Failed", nil)
+		return Decision{}, &retryproof.Error{Code: retryproof.CodeInvalid, Message: "effect: Finish takes Succeeded or Failed"}
 	}
 	answer := f.Answer
 	now := a.engine.config.Clock.Now()
@@ -120,11 +127,16 @@ func (a *Attempt) Release(ctx context.Context) (bool, error) {
 		gone, err = a.engine.store.Release(ctx, Release{Scope: a.request.Scope, GuardID: a.request.GuardID, Owner: a.owner})
 		return err
 	})
-	if err == nil {
-		a.ended = true
-		a.engine.saw(SawReleased, a.request)
+	if err != nil {
+		return false, err
 	}
-	return gone, err
+	a.ended = true
+	if gone {
+		a.engine.saw(SawReleased, a.request)
+	} else {
+		a.engine.saw(SawFenced, a.request)
+	}
+	return gone, nil
 }
 
 // end settles and answers from the record when another owner was faster.
@@ -227,6 +239,9 @@ func (e *Engine) Rewrite(ctx context.Context, g Guard, answer Answer) (bool, err
 		return false, err
 	}
 	c := seen.Claim
+	if !c.Fingerprint.Same(g.Fingerprint) {
+		return false, nil // a reused key's; see Next
+	}
 	done := Completion{Scope: g.Scope, Owner: c.Owner, Answer: &answer, ExpiresAt: c.ExpiresAt}
 	switch {
 	case c.State == Complete && c.Answer == nil:
@@ -246,7 +261,9 @@ func (e *Engine) writeContext(ctx context.Context) (context.Context, context.Can
 // Do runs one effect outside HTTP: it begins, calls run when it may, and ends the
 // attempt by what run returns. A run error that is NotDone releases the key; any
 // other is Unknown and leaves a pointer, and so does a panic, which goes on. The
-// decision tells the caller what to answer; the error is run's, or Begin's.
+// decision tells the caller what to answer; the error is run's, or Begin's. It is
+// NotDone only when the key is free again: when an earlier or a later owner may
+// have run, run's error is wrapped as Unknown.
 func (e *Engine) Do(ctx context.Context, r Request, run func(ctx context.Context, a *Attempt) (Finish, error)) (Decision, error) {
 	d, a, err := e.Begin(ctx, r)
 	if err != nil || a == nil {
@@ -265,16 +282,33 @@ func (e *Engine) Do(ctx context.Context, r Request, run func(ctx context.Context
 	if err == nil {
 		return a.Finish(ctx, f)
 	}
-	if retryproof.OutcomeOf(err) == retryproof.NotDone && !a.tookOver {
-		if _, releaseErr := a.Release(ctx); releaseErr == nil {
-			return Decision{}, err
+	return a.endFailed(ctx, err)
+}
+
+// endFailed ends an attempt whose run returned an error.
+func (a *Attempt) endFailed(ctx context.Context, runErr error) (Decision, error) {
+	if retryproof.OutcomeOf(runErr) == retryproof.NotDone && !a.tookOver {
+		gone, err := a.Release(ctx)
+		if gone {
+			return Decision{}, runErr
+		}
+		if err == nil { // another owner has taken over (case 18)
+			d, err := a.fromRecord(ctx)
+			return d, notReleased(runErr, err)
 		}
 	}
-	d, endErr := a.Unknown(ctx)
-	if endErr != nil {
-		return Decision{}, endErr
+	d, err := a.Unknown(ctx)
+	return d, notReleased(runErr, err)
+}
+
+// notReleased says Unknown where NotDone would tell the caller to try with another
+// key.
+func notReleased(runErr, recordErr error) error {
+	if retryproof.OutcomeOf(runErr) != retryproof.NotDone && recordErr == nil {
+		return runErr
 	}
-	return d, err
+	return &retryproof.Error{Code: retryproof.CodeUnknown, RetryAfter: time.Second, Message: "this attempt failed and the outcome is not known",
+		Hint: "send it again with the same key", Err: errors.Join(runErr, recordErr)}
 }
 
 type contextKey struct{}

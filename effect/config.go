@@ -115,6 +115,9 @@ func (c Config) Validate() error {
 	if c.Retries < 0 {
 		errs = append(errs, fmt.Errorf("effect: Retries is %d, must not be negative", c.Retries))
 	}
+	if c.Rerun < RerunNever || c.Rerun > RerunAlways {
+		errs = append(errs, fmt.Errorf("effect: Rerun is %d, must be RerunNever, RerunPending or RerunAlways", c.Rerun))
+	}
 	if c.AnswerTTL < c.Deadline+c.Margin {
 		errs = append(errs, fmt.Errorf("effect: AnswerTTL ≥ Deadline + Margin fails: %v < %v + %v: an answer would expire while its own request can still be repeated by a takeover", c.AnswerTTL, c.Deadline, c.Margin))
 	}

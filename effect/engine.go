@@ -53,6 +53,9 @@ type Request struct {
 // the verdict is Run; the caller then runs and ends it with Finish, Unknown or
 // Release. Other verdicts are Replay, Pointer, Busy, Mismatch and Voided.
 //
+// A request whose own deadline has passed, while it waited or while the store was
+// slow, is answered but never runs.
+//
 // Errors are NotDone: CodeTooLate when the request is older than its deadline,
 // CodeInvalid, or CodeUnavailable when the guard cannot be reached; nothing ran.
 func (e *Engine) Begin(ctx context.Context, r Request) (Decision, *Attempt, error) {
@@ -66,22 +69,44 @@ func (e *Engine) Begin(ctx context.Context, r Request) (Decision, *Attempt, erro
 	if err := checkRequest(r); err != nil {
 		return Decision{}, nil, err
 	}
-	if now.After(r.Arrived.Add(e.config.Deadline)) {
-		e.saw(SawTooLate, r)
-		return Decision{}, nil, &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeTooLate,
-			Message: "the request waited longer than its deadline", Hint: "nothing ran; send it again with the same key"}
-	}
 	a := &Attempt{engine: e, request: r, owner: entropy.Token(e.config.Rand), until: r.Arrived.Add(e.config.Deadline)}
+	if now.After(a.until) {
+		return Decision{}, nil, e.tooLate(r)
+	}
 	var seen Seen
-	err := e.retry(ctx, func() (err error) {
-		seen, err = e.store.Begin(ctx, Begin{Scope: r.Scope, GuardID: r.GuardID, Fingerprint: r.Fingerprint,
-			Owner: a.owner, Now: e.config.Clock.Now(), Until: a.until, Row: r.Row})
-		return err
-	})
-	if err != nil {
+	if err := e.claim(ctx, a, &seen); err != nil {
 		return Decision{}, nil, unavailable(err)
 	}
 	return e.decide(ctx, a, seen)
+}
+
+// claim asks the store for the claim and the guard. What it may have left behind
+// when it gives up is undone, so that no claim blocks the retry (case 28).
+func (e *Engine) claim(ctx context.Context, a *Attempt, seen *Seen) error {
+	r := a.request
+	err := e.retry(ctx, func() (err error) {
+		*seen, err = e.store.Begin(ctx, Begin{Scope: r.Scope, GuardID: r.GuardID, Fingerprint: r.Fingerprint,
+			Owner: a.owner, Now: e.config.Clock.Now(), Until: a.until, Row: r.Row})
+		return err
+	})
+	if err != nil && retryproof.OutcomeOf(err) == retryproof.Unknown {
+		e.undo(ctx, a)
+	}
+	return err
+}
+
+// undo takes back what this attempt claimed, on the condition that it is still
+// its own. Failing leaves a claim that goes stale.
+func (e *Engine) undo(ctx context.Context, a *Attempt) {
+	ctx, cancel := e.writeContext(ctx)
+	defer cancel()
+	_, _ = e.store.Release(ctx, Release{Scope: a.request.Scope, GuardID: a.request.GuardID, Owner: a.owner})
+}
+
+func (e *Engine) tooLate(r Request) error {
+	e.saw(SawTooLate, r)
+	return &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeTooLate,
+		Message: "the request waited longer than its deadline", Hint: "nothing ran; send it again with the same key"}
 }
 
 func checkRequest(r Request) error {
@@ -102,41 +127,56 @@ func (e *Engine) decide(ctx context.Context, a *Attempt, seen Seen) (Decision, *
 	for step := 0; step < 8+e.config.Retries; {
 		now := e.config.Clock.Now()
 		d := Next(seen, a.owner, a.request.Fingerprint, now, e.policy)
-		switch d.Verdict {
-		case Run:
+		late := now.After(a.until)
+		var err error
+		switch {
+		case d.Verdict == Run && !late:
 			return e.run(a, d)
-		case Takeover:
+		case d.Verdict == Run && !a.tookOver:
+			e.undo(ctx, a)
+			return Decision{}, nil, e.tooLate(a.request)
+		case (d.Verdict == Run || d.Verdict == Takeover) && late: // for a younger request
+			d.Verdict, d.CompleteClaim, d.RetryAfter = Busy, false, leaseLeft(a.until, now, e.config.Margin)
+			return e.answer(ctx, a, d)
+		case d.Verdict == Takeover:
 			step++
-			if err := e.takeOver(ctx, a, d, &seen); err != nil {
-				return Decision{}, nil, unavailable(err)
-			}
-			continue
-		case Abandon:
+			err = e.takeOver(ctx, a, d, &seen)
+		case d.Verdict == Abandon:
 			step++
-			if err := e.abandon(ctx, a, d, &seen); err != nil {
-				return Decision{}, nil, unavailable(err)
-			}
-			continue
-		case Busy, Pointer:
-			if now.Before(waitUntil) {
-				if err := e.lookAgain(ctx, a, &seen); err != nil {
-					return Decision{}, nil, unavailable(err)
-				}
-				continue
-			}
-		case Broken:
-			return Decision{}, nil, unavailable(retryproof.Refused(retryproof.CodeUnavailable, "the claim points to a record that is not there", nil))
+			err = e.abandon(ctx, a, d, &seen)
+		case (d.Verdict == Busy || d.Verdict == Pointer) && now.Before(waitUntil):
+			err = e.lookAgain(ctx, a, &seen)
+		case d.Verdict == Broken && seen.Claim == nil && !late: // the owner released it meanwhile
+			step++
+			err = e.claim(ctx, a, &seen)
+		case d.Verdict == Broken && seen.Claim == nil:
+			return Decision{}, nil, e.tooLate(a.request)
+		case d.Verdict == Broken:
+			err = retryproof.Refused(retryproof.CodeUnavailable, "the claim points to a record that is not there", nil)
+		default:
+			return e.answer(ctx, a, d)
 		}
-		e.completeClaim(ctx, a, d)
-		e.saw(sawVerdict(d.Verdict), a.request)
-		return d, nil, nil
+		if err != nil {
+			return Decision{}, nil, unavailable(err)
+		}
 	}
 	return Decision{}, nil, unavailable(retryproof.Refused(retryproof.CodeConflict, "the record kept changing", nil))
 }
 
+// answer says what the record says. A claim that this request wrote for nothing,
+// in place of one that had expired, must not stand in the way of others.
+func (e *Engine) answer(ctx context.Context, a *Attempt, d Decision) (Decision, *Attempt, error) {
+	if (d.Verdict == Mismatch || d.Verdict == Voided) && d.Claim != nil && d.Claim.State == InProgress && d.Claim.Owner == a.owner {
+		e.undo(ctx, a)
+	}
+	e.completeClaim(ctx, a, d)
+	e.saw(sawVerdict(d.Verdict), a.request)
+	return d, nil, nil
+}
+
 func (e *Engine) run(a *Attempt, d Decision) (Decision, *Attempt, error) {
 	a.guard = *d.Guard
-	if a.tookOver {
+	if a.adopted {
 		e.saw(SawTakeover, a.request)
 	} else {
 		e.saw(SawFirst, a.request)
@@ -152,6 +192,7 @@ func (e *Engine) takeOver(ctx context.Context, a *Attempt, d Decision, seen *See
 	if d.Claim != nil {
 		ask.ClaimFrom = d.Claim.Owner
 	}
+	ask.GuardOnly = d.Claim == nil && seen.Claim != nil // another request's; see Next
 	if d.Guard != nil {
 		ask.GuardFrom, ask.To = d.Guard.Owner, d.Guard.State
 	}
@@ -160,7 +201,8 @@ func (e *Engine) takeOver(ctx context.Context, a *Attempt, d Decision, seen *See
 		*seen, err = e.store.Adopt(ctx, ask)
 		return err
 	})
-	a.tookOver = err == nil && seen.Guard != nil && seen.Guard.Owner == a.owner
+	a.adopted = err == nil && seen.Guard != nil && seen.Guard.Owner == a.owner
+	a.tookOver = a.adopted && !ask.Insert // without a guard the vanished owner had not run
 	return err
 }
 

@@ -60,7 +60,8 @@ type Decision struct {
 	Answer *Answer
 	// Guard is the guard as read, when it was.
 	Guard *Guard
-	// Claim is the claim as read; nil when it is absent.
+	// Claim is the claim as read; nil when it is absent, or when it belongs to a
+	// request with another meaning than the guard's.
 	Claim *Claim
 	// RetryAfter is how long until the owner's lease can be stale (Busy).
 	RetryAfter time.Duration
@@ -74,7 +75,8 @@ type Decision struct {
 //
 // The order matters: another meaning is refused before "in progress" is said
 // (case 15), the guard is believed before the claim, and a claim that has expired
-// was already read as absent.
+// was already read as absent. A claim with another meaning than its guard was
+// left by a reused key after the first claim had expired; it says nothing.
 func Next(seen Seen, me string, want retryproof.Fingerprint, now time.Time, p Policy) Decision {
 	d := Decision{Guard: seen.Guard, Claim: seen.Claim}
 	c, g := seen.Claim, seen.Guard
@@ -82,9 +84,12 @@ func Next(seen Seen, me string, want retryproof.Fingerprint, now time.Time, p Po
 		d.Verdict = Voided
 		return d
 	}
-	if c != nil && !c.Fingerprint.Same(want) || g != nil && !g.Fingerprint.Same(want) {
+	if g != nil && !g.Fingerprint.Same(want) || g == nil && c != nil && !c.Fingerprint.Same(want) {
 		d.Verdict = Mismatch
 		return d
+	}
+	if c != nil && !c.Fingerprint.Same(want) {
+		c, d.Claim = nil, nil
 	}
 	if c != nil && c.State == Complete && c.Answer != nil {
 		d.Verdict, d.Answer = Replay, c.Answer
@@ -114,7 +119,7 @@ func withoutGuard(d Decision, me string, now time.Time, p Policy) Decision {
 	switch {
 	case c == nil || c.State == Complete:
 		d.Verdict = Broken
-	case c.Owner != me && !Stale(c.Until, now, p.Margin):
+	case claimed(c, me, now, p):
 		d.Verdict, d.RetryAfter = Busy, leaseLeft(c.Until, now, p.Margin)
 	default:
 		d.Verdict = Takeover
@@ -129,6 +134,8 @@ func pendingGuard(d Decision, me string, now time.Time, p Policy) Decision {
 		d.Verdict = Run
 	case !Stale(g.Until, now, p.Margin):
 		d.Verdict, d.RetryAfter = Busy, leaseLeft(g.Until, now, p.Margin)
+	case claimed(d.Claim, me, now, p): // its owner is about to take over
+		d.Verdict, d.RetryAfter = Busy, leaseLeft(d.Claim.Until, now, p.Margin)
 	case p.Rerun == RerunNever:
 		d.Verdict = Abandon
 	default:
@@ -140,14 +147,19 @@ func pendingGuard(d Decision, me string, now time.Time, p Policy) Decision {
 func unknownGuard(d Decision, me string, now time.Time, p Policy) Decision {
 	g := d.Guard
 	switch {
-	case g.Owner == me:
+	case p.Rerun == RerunAlways && g.Owner == me:
 		d.Verdict = Run
-	case p.Rerun == RerunAlways && Stale(g.Until, now, p.Margin):
+	case p.Rerun == RerunAlways && Stale(g.Until, now, p.Margin) && !claimed(d.Claim, me, now, p):
 		d.Verdict = Takeover
 	default:
 		d.Verdict = Pointer
 	}
 	return d
+}
+
+// claimed reports whether somebody else works on the claim.
+func claimed(c *Claim, me string, now time.Time, p Policy) bool {
+	return c != nil && c.State == InProgress && c.Owner != me && !Stale(c.Until, now, p.Margin)
 }
 
 // leaseLeft is how long to wait before a takeover can be allowed: at least 1 ms,

@@ -2,8 +2,6 @@ package effect
 
 import (
 	"context"
-
-	"github.com/retryproof/retryproof"
 )
 
 // Split joins a key store and a guard store that are two databases (mission B2,
@@ -21,7 +19,8 @@ type split struct {
 }
 
 // Begin claims, then records. A guard that cannot be recorded gives the claim
-// back, so that no claim blocks the retry (case 28).
+// back, so that no claim blocks the retry (case 28); when the guard is there after
+// all, it decides.
 func (s split) Begin(ctx context.Context, b Begin) (Seen, error) {
 	claim, keyErr := s.keys.ClaimKey(ctx, b)
 	if keyErr == nil && claim != nil && (claim.Owner != b.Owner || claim.State != InProgress) {
@@ -31,7 +30,7 @@ func (s split) Begin(ctx context.Context, b Begin) (Seen, error) {
 	if err == nil {
 		return Seen{Claim: claim, Guard: guard}, nil
 	}
-	if keyErr == nil && retryproof.OutcomeOf(err) == retryproof.NotDone {
+	if keyErr == nil {
 		_ = s.keys.ReleaseKey(ctx, Release{Scope: b.Scope, GuardID: b.GuardID, Owner: b.Owner})
 	}
 	return Seen{}, err
