@@ -3,6 +3,7 @@ package payments
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -134,7 +135,12 @@ func (s *System) ask(ctx context.Context, g effect.Guard) (effect.Finish, error)
 			return f, nil
 		}
 		if err == nil {
-			return effect.Finish{}, fmt.Errorf("payments: the PSP has not decided yet")
+			// The key keeps saying "processing", whatever happened since.
+			c, err = s.deps.PSP.Retrieve(ctx, c.ID)
+			if f, final := s.finish(p, c, err); err == nil && final {
+				return f, nil
+			}
+			return effect.Finish{}, fmt.Errorf("payments: the PSP has not decided yet: %w", errOr(err))
 		}
 		cause = err
 	}
@@ -159,6 +165,16 @@ func (s *System) ask(ctx context.Context, g effect.Guard) (effect.Finish, error)
 		}
 	}
 	return effect.Finish{}, fmt.Errorf("payments: no evidence yet: %d charges found (repeat: %v)", len(found), cause)
+}
+
+// errUndecided says that the PSP answered and has no outcome.
+var errUndecided = errors.New("the charge is still processing, or does not match the payment")
+
+func errOr(err error) error {
+	if err == nil {
+		return errUndecided
+	}
+	return err
 }
 
 // alert tells a person that a payment stays UNKNOWN.

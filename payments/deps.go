@@ -21,6 +21,8 @@ type PSP interface {
 	// Charge charges the card, or gives what the key gave before. A definite
 	// decline is a charge with state Declined, not an error.
 	Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, error)
+	// Retrieve reads one charge by the PSP's id, as it is now.
+	Retrieve(ctx context.Context, id string) (psp.Charge, error)
 	// Find lists every charge with our reference. None is no proof that there is
 	// none: a search may lag.
 	Find(ctx context.Context, reference string) ([]psp.Charge, error)

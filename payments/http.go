@@ -3,7 +3,6 @@ package payments
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,7 +37,9 @@ func (s *System) routes() (http.Handler, error) {
 	mux.HandleFunc("GET /payments/{id}/hops", s.showHops)
 	mux.HandleFunc("GET /merchants/{id}/balance", s.balance)
 	mux.HandleFunc("POST /webhooks/psp", s.webhook)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, map[string]string{"status": "ok"}) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
 	mux.HandleFunc("GET /readyz", s.ready)
 	return mux, nil
 }
@@ -245,13 +246,13 @@ func (s *System) webhook(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e, err := s.deps.PSP.Webhook(body, r.Header, s.deps.Clock.Now())
-	if errors.Is(err, psp.ErrIgnored) {
-		w.WriteHeader(http.StatusNoContent)
-		return
-	}
 	if err != nil {
 		s.deps.Metrics.Add("retryproof_webhooks_total", 1, "what", "refused")
 		writeError(w, retryproof.Refused(retryproof.CodeInvalid, "the message is not signed by the processor, or too old", nil))
+		return
+	}
+	if e.Charge.Reference == "" { // genuine, and not about a charge of ours
+		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	what, err := s.applyWebhook(r.Context(), e)

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/payments"
+)
+
+// auditCommand counts what must agree in a store.
+type auditCommand struct {
+	Store  string `help:"postgres://… or sqlite:PATH." required:"" placeholder:"URL"`
+	Format string `help:"text or json." enum:"text,json" default:"text"`
+}
+
+// auditReport is the audit as it is printed.
+type auditReport struct {
+	Payments struct {
+		Pending   int64 `json:"pending"`
+		Unknown   int64 `json:"unknown"`
+		Succeeded int64 `json:"succeeded"`
+		Failed    int64 `json:"failed"`
+		Void      int64 `json:"void"`
+	} `json:"payments"`
+	SucceededSum     int64    `json:"succeeded_sum"`
+	Credits          int64    `json:"credits"`
+	CreditSum        int64    `json:"credit_sum"`
+	Unbalanced       int64    `json:"unbalanced_entries"`
+	WrongBalances    int64    `json:"wrong_balances"`
+	OutboxWaiting    int64    `json:"outbox_waiting"`
+	OutboxParked     int64    `json:"outbox_parked"`
+	IntentsPending   int64    `json:"notifications_pending"`
+	IntentsSent      int64    `json:"notifications_sent"`
+	ClaimsInProgress int64    `json:"claims_in_progress"`
+	Disagreements    []string `json:"disagreements"`
+}
+
+// Run prints the counts; it fails when they disagree in a way that no work in
+// flight explains.
+func (c *auditCommand) Run(ctx context.Context, out output) error {
+	if c.Store == "memory" {
+		return misuse{errors.New("--store memory ends with its process: nothing to audit")}
+	}
+	store, err := openStore(ctx, c.Store, "", false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.close() }()
+	a, err := store.Ledger.Audit(ctx)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	r := report(a)
+	if c.Format == "json" {
+		err = json.NewEncoder(out.stdout).Encode(r)
+	} else {
+		r.print(out)
+	}
+	if err == nil && len(r.Disagreements) > 0 {
+		err = fmt.Errorf("audit: %s", strings.Join(r.Disagreements, "; "))
+	}
+	return err
+}
+
+func report(a payments.Audit) auditReport {
+	r := auditReport{SucceededSum: a.SucceededSum, Credits: a.Credits, CreditSum: a.CreditSum, Unbalanced: a.Unbalanced,
+		WrongBalances: a.WrongBalance, OutboxWaiting: a.OutboxWaiting, OutboxParked: a.OutboxParked,
+		IntentsPending: a.IntentsPending, IntentsSent: a.IntentsSent, ClaimsInProgress: a.ClaimsInProgress, Disagreements: []string{}}
+	r.Payments.Pending, r.Payments.Unknown = a.ByState[effect.Pending], a.ByState[effect.Unknown]
+	r.Payments.Succeeded, r.Payments.Failed, r.Payments.Void = a.ByState[effect.Succeeded], a.ByState[effect.Failed], a.ByState[effect.Void]
+	disagree := func(when bool, format string, args ...any) {
+		if when {
+			r.Disagreements = append(r.Disagreements, fmt.Sprintf(format, args...))
+		}
+	}
+	disagree(a.Unbalanced > 0, "%d entries do not sum to 0", a.Unbalanced)
+	disagree(a.WrongBalance > 0, "%d balances are not the sum of their postings", a.WrongBalance)
+	disagree(a.Credits > r.Payments.Succeeded, "%d credits for %d succeeded payments", a.Credits, r.Payments.Succeeded)
+	quiet := a.OutboxWaiting == 0 && a.OutboxParked == 0 && a.IntentsPending == 0
+	disagree(quiet && a.CreditSum > a.SucceededSum, "%d credited, %d charged", a.CreditSum, a.SucceededSum)
+	disagree(a.IntentsPending+a.IntentsSent != a.Credits, "%d notifications for %d credits", a.IntentsPending+a.IntentsSent, a.Credits)
+	return r
+}
+
+func (r auditReport) print(out output) {
+	rows := []struct {
+		name  string
+		value int64
+	}{
+		{"payments PENDING", r.Payments.Pending}, {"payments UNKNOWN", r.Payments.Unknown}, {"payments SUCCEEDED", r.Payments.Succeeded},
+		{"payments FAILED", r.Payments.Failed}, {"payments VOID", r.Payments.Void}, {"sum of SUCCEEDED, minor units", r.SucceededSum},
+		{"credits", r.Credits}, {"sum of credits, minor units", r.CreditSum}, {"entries that do not sum to 0", r.Unbalanced},
+		{"balances that are not their sum", r.WrongBalances}, {"events waiting", r.OutboxWaiting}, {"events parked", r.OutboxParked},
+		{"notifications pending", r.IntentsPending}, {"notifications sent", r.IntentsSent}, {"claims in progress", r.ClaimsInProgress},
+	}
+	for _, row := range rows {
+		fmt.Fprintf(out.stdout, "%-34s %12d\n", row.name, row.value)
+	}
+	for _, d := range r.Disagreements {
+		fmt.Fprintln(out.stdout, "DISAGREES:", d)
+	}
+}

@@ -1,0 +1,53 @@
+module github.com/retryproof/retryproof/cmd/retryproof
+
+go 1.26.0
+
+replace (
+	github.com/retryproof/retryproof => ../..
+	github.com/retryproof/retryproof/psp/stripe => ../../psp/stripe
+	github.com/retryproof/retryproof/queue/nats => ../../queue/nats
+	github.com/retryproof/retryproof/queue/nats/embedded => ../../queue/nats/embedded
+	github.com/retryproof/retryproof/store/sqlite => ../../store/sqlite
+)
+
+require (
+	github.com/alecthomas/kong v1.17.0
+	github.com/prometheus/client_golang v1.25.0
+	github.com/retryproof/retryproof v0.0.0
+	github.com/retryproof/retryproof/psp/stripe v0.0.0-00010101000000-000000000000
+	github.com/retryproof/retryproof/queue/nats v0.0.0
+	github.com/retryproof/retryproof/queue/nats/embedded v0.0.0-00010101000000-000000000000
+	github.com/retryproof/retryproof/store/sqlite v0.0.0-00010101000000-000000000000
+)
+
+require (
+	github.com/antithesishq/antithesis-sdk-go v0.9.0-default-no-op // indirect
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/dustin/go-humanize v1.1.0 // indirect
+	github.com/google/go-tpm v0.9.8 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/klauspost/compress v1.20.4 // indirect
+	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/minio/highwayhash v1.0.4 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/nats-io/jwt/v2 v2.8.3 // indirect
+	github.com/nats-io/nats-server/v2 v2.15.3 // indirect
+	github.com/nats-io/nats.go v1.55.0 // indirect
+	github.com/nats-io/nkeys v0.4.17 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
+	github.com/ncruces/go-strftime v1.1.0 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
+	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	github.com/stripe/stripe-go/v85 v85.0.0 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+	modernc.org/libc v1.80.1 // indirect
+	modernc.org/mathutil v1.7.1 // indirect
+	modernc.org/memory v1.12.1 // indirect
+	modernc.org/sqlite v1.62.0 // indirect
+)

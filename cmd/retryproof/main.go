@@ -1,0 +1,98 @@
+// Command retryproof runs the payments system of this repository, and the tools
+// around it.
+//
+//	retryproof serve      run the whole path, from the tap to the notification
+//	retryproof migrate    create, remove or show the tables of a store
+//	retryproof bench      measure payments a second beside raw commits a second
+//	retryproof audit      count what must agree in a store
+//
+// Exit codes: 0 success, 1 failure, 2 misuse.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// exit codes of the command line.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitMisuse  = 2
+)
+
+// commandLine is the whole command line.
+type commandLine struct {
+	Serve   serveCommand   `cmd:"" help:"Run the whole path: phone page, payment API, ledger, processor, resolver, relay, queue, worker, push. Without flags everything is embedded."`
+	Migrate migrateCommand `cmd:"" help:"Create (up), remove (down) or show (status) the tables of a store."`
+	Bench   benchCommand   `cmd:"" help:"Measure the system on this machine."`
+	Audit   auditCommand   `cmd:"" help:"Count what must agree in a store: charges, credits, notifications, sums."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// misuse is an error in what the user typed; it ends with exit code 2.
+type misuse struct{ error }
+
+func (m misuse) Unwrap() error { return m.error }
+
+// helpShown ends the parser after --help.
+type helpShown struct{ code int }
+
+// run parses and runs one command line.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
+	defer func() {
+		if shown, ok := recover().(helpShown); ok {
+			code = shown.code
+		}
+	}()
+	var cli commandLine
+	parser, err := kong.New(&cli, kong.Name("retryproof"), kong.Description("Tapped twice, charged once."),
+		kong.Writers(stdout, stderr), kong.Exit(func(code int) { panic(helpShown{code}) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
+	if err != nil {
+		fmt.Fprintln(stderr, "retryproof:", err)
+		return exitFailure
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "retryproof: %s (retryproof --help lists the commands, retryproof COMMAND --help its flags)\n", oneLine(err))
+		return exitMisuse
+	}
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	parsed.Bind(output{stdout: stdout, stderr: stderr})
+	err = parsed.Run()
+	var m misuse
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &m):
+		fmt.Fprintln(stderr, "retryproof:", oneLine(err))
+		return exitMisuse
+	}
+	fmt.Fprintln(stderr, "retryproof:", oneLine(err))
+	return exitFailure
+}
+
+// output is where a command writes.
+type output struct {
+	stdout, stderr io.Writer
+}
+
+// oneLine keeps an error on one line.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/retryproof/retryproof/outbox"
+	"github.com/retryproof/retryproof/payments"
+	"github.com/retryproof/retryproof/web"
+)
+
+// mount joins the API, the phone page and, with the demo buyers, what lies outside.
+func (c *serveCommand) mount(system *payments.System, o *outside, metrics *promMetrics, tokens tokenList) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/payments", system.Handler())
+	mux.Handle("/payments/", system.Handler())
+	mux.Handle("/merchants/", system.Handler())
+	mux.Handle("/webhooks/", system.Handler())
+	mux.Handle("/healthz", system.Handler())
+	mux.Handle("/readyz", system.Handler())
+	mux.Handle("GET /metrics", metrics.handler())
+	if tokens.demo { // loopback only, checked at start
+		mux.Handle("/", web.Handler(web.Config{}))
+		mux.Handle("GET /phone/screen", o.phones.ScreenHandler())
+		mux.Handle("GET /outside/push/", http.StripPrefix("/outside/push", o.phones.Handler()))
+		if o.emulated {
+			mux.Handle("GET /phone/faults", o.serveFaults(c.Deadline))
+			mux.Handle("POST /phone/faults", o.serveFaults(c.Deadline))
+			mux.Handle("/outside/psp/_emulator/", http.StripPrefix("/outside/psp", o.pspControl))
+		}
+	}
+	return mux
+}
+
+// watchOutbox shows what waits in the outbox.
+func watchOutbox(m *promMetrics, store outbox.Store) {
+	read := func(pick func(outbox.Stats) int64) func() float64 {
+		return func() float64 {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			stats, err := store.Stats(ctx)
+			if err != nil {
+				return -1
+			}
+			return float64(pick(stats))
+		}
+	}
+	m.gauge("retryproof_outbox_waiting", read(func(s outbox.Stats) int64 { return s.Waiting }))
+	m.gauge("retryproof_outbox_parked", read(func(s outbox.Stats) int64 { return s.Parked }))
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/retryproof/retryproof/clock"
+	"github.com/retryproof/retryproof/entropy"
+	"github.com/retryproof/retryproof/payments"
+	"github.com/retryproof/retryproof/worker"
+)
+
+// serveCommand runs the system.
+type serveCommand struct {
+	Listen    string        `help:"Address to listen on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	Data      string        `help:"Folder of the embedded parts: ledger, queue, and the outside companies' own files." default:".retryproof" type:"path"`
+	Store     string        `help:"Ledger and key store: postgres://…, sqlite:PATH or memory. Embedded SQLite by default." placeholder:"URL"`
+	Queue     string        `help:"Queue: nats://… or memory. Embedded NATS JetStream by default." placeholder:"URL"`
+	PSP       string        `name:"psp" help:"Card processor: https://api.stripe.com or another server of Stripe's API; keys from STRIPE_API_KEY and STRIPE_WEBHOOK_SECRET. Embedded emulator by default." placeholder:"URL"`
+	Tokens    string        `help:"JSON file of bearer tokens and their callers. Two demo buyers by default, on loopback only." placeholder:"FILE"`
+	Deadline  time.Duration `help:"How long a request may work." default:"5s"`
+	Margin    time.Duration `help:"Clock margin of takeovers." default:"1s"`
+	AnswerTTL time.Duration `name:"answer-ttl" help:"How long an answer is kept with its key; the payment answers afterwards." default:"24h"`
+	Workers   int           `help:"Worker loops." default:"4"`
+	Relays    int           `help:"Relay loops." default:"2"`
+	LogLevel  string        `name:"log-level" help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
+}
+
+// demoOpening is what the demo merchants start with, in cents.
+var demoOpening = []struct {
+	merchant string
+	balance  int64
+}{{"m1", 12_000}, {"m2", 0}}
+
+// Run serves until ctx ends, then drains.
+func (c *serveCommand) Run(ctx context.Context, out output) error {
+	tokens := demoTokens()
+	if c.Tokens != "" {
+		var err error
+		if tokens, err = readTokens(c.Tokens); err != nil {
+			return err
+		}
+	}
+	if err := tokens.checkListen(c.Listen); err != nil {
+		return err
+	}
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.LogLevel)) // kong checked the word
+	log := slog.New(slog.NewTextHandler(out.stderr, &slog.HandlerOptions{Level: level}))
+	if err := os.MkdirAll(c.Data, 0o700); err != nil {
+		return fmt.Errorf("--data: %w", err)
+	}
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w (another one may be running; choose another port)", c.Listen, err)
+	}
+	site, err := c.compose(ctx, log, tokens, "http://"+listener.Addr().String())
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	defer site.close(log)
+	fmt.Fprintf(out.stdout, "retryproof is ready: http://%s  (data in %s; Ctrl-C stops it)\n", listener.Addr(), c.Data)
+	return site.run(ctx, log, listener)
+}
+
+// site is everything that one serve process runs.
+type site struct {
+	handler http.Handler
+	loops   []worker.Loop
+	system  *payments.System
+	closers []func() error
+}
+
+// run serves and loops until ctx ends; then requests finish first, loops after
+// them, so that what a request left is picked up as long as possible.
+func (s *site) run(ctx context.Context, log *slog.Logger, listener net.Listener) error {
+	loopCtx, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLoops()
+	loopsDone := make(chan struct{})
+	go func() {
+		defer close(loopsDone)
+		worker.Run(loopCtx, worker.Config{Log: log, Clock: clock.System(), Rand: entropy.System()}, s.loops...)
+	}()
+	server := &http.Server{
+		Handler: s.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		log.Info("stopping: requests and loops finish first")
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+		err = server.Shutdown(drain)
+		cancel()
+	}
+	stopLoops()
+	<-loopsDone
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_ = s.system.Flush(flush)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// close closes what was opened, last first.
+func (s *site) close(log *slog.Logger) {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		if err := s.closers[i](); err != nil {
+			log.Warn("a part did not close cleanly", "error", err)
+		}
+	}
+}
+
+// compose opens the parts and joins them. What was opened before an error is
+// closed again.
+func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tokenList, address string) (s *site, err error) {
+	s = &site{}
+	defer func() {
+		if err != nil {
+			s.close(log)
+		}
+	}()
+	metrics := newPromMetrics()
+	stores, err := openStore(ctx, c.Store, filepath.Join(c.Data, "ledger.db"), true)
+	if err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, stores.close)
+	q, err := openQueue(ctx, c.Queue, filepath.Join(c.Data, "queue"), log)
+	if err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, q.close)
+	outside, err := openOutside(ctx, c, log, address)
+	if err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, outside.close)
+	config := payments.Config{Deadline: c.Deadline, Margin: c.Margin, AnswerTTL: c.AnswerTTL, Workers: c.Workers, Relays: c.Relays,
+		HopsAskPSP: outside.emulated}
+	if tokens.demo {
+		config.Merchants = []string{"m1", "m2"}
+	}
+	s.system, err = payments.New(payments.Deps{
+		Store: stores.Stores, Queue: q, PSP: outside.psp, Push: outside.push, Authenticate: tokens.authenticate, Log: log, Metrics: metrics,
+	}, config)
+	if err != nil {
+		return s, misuse{err}
+	}
+	if tokens.demo {
+		for _, m := range demoOpening {
+			if err := s.system.OpenMerchant(ctx, m.merchant, "USD", m.balance); err != nil {
+				return s, fmt.Errorf("opening balances: %w", err)
+			}
+		}
+	}
+	watchOutbox(metrics, stores.Outbox)
+	s.loops = append(s.system.Loops(), outside.loops...)
+	s.handler = c.mount(s.system, outside, metrics, tokens)
+	return s, nil
+}
