@@ -1,6 +1,7 @@
 package memory_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/retryproof/retryproof/store/memory"
@@ -13,6 +14,9 @@ func suiteStores(*testing.T) storetest.Stores {
 	s := memory.New()
 	stores := storetest.Stores{
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(), PaymentGuards: s.PaymentGuards(),
+	}
+	stores.Within = func(_ context.Context, fn func(tx storetest.Tx) error) error {
+		return s.Within(func(tx *memory.Tx) error { return fn(tx) })
 	}
 	stores.Second = func(*testing.T) storetest.Stores { return stores }
 	return stores

@@ -29,6 +29,7 @@
 package storetest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -56,6 +57,9 @@ type Traits struct {
 	// SingleProcess: one process at a time uses the data; Stores.Second stays
 	// nil. Defaults to false.
 	SingleProcess bool
+	// NoWithin: a program cannot open a transaction of its own; Stores.Within
+	// stays nil. Defaults to false.
+	NoWithin bool
 	// MaxAnswer is the largest answer body that the driver keeps, in bytes; a
 	// larger one must be refused with NotDone. Defaults to 8 MiB, the largest
 	// that is tried.
@@ -93,6 +97,9 @@ type Stores struct {
 	Keys          effect.Keys
 	Guards        effect.Guards
 	PaymentGuards effect.Guards
+	// Within runs fn in an open transaction of the payments database: committed
+	// when fn returns nil, rolled back when it fails or panics.
+	Within func(ctx context.Context, fn func(tx Tx) error) error
 	// Reopen ends this instance and opens its data again: a restart. The Stores
 	// that it was called on are not used afterwards.
 	Reopen func(t *testing.T) Stores
@@ -116,6 +123,9 @@ func Run(t *testing.T, traits Traits, open func(t *testing.T) Stores) {
 		s.group(t, "Hops", hopCases())
 		s.group(t, "Janitor", janitorCases())
 		s.group(t, "Restart", restartCases())
+	}
+	if !s.traits.NoPayments && !s.traits.NoWithin {
+		s.group(t, "Within", withinCases())
 	}
 }
 
@@ -170,6 +180,7 @@ func (s suite) judgeParts(t *testing.T) {
 		{"Keys", got.Keys != nil, s.traits.NoKeys},
 		{"Guards", got.Guards != nil, s.traits.NoGuards},
 		{"PaymentGuards", got.PaymentGuards != nil, s.traits.NoGuards || s.traits.NoPayments},
+		{"Within", got.Within != nil, s.traits.NoWithin || s.traits.NoPayments},
 		{"Reopen", got.Reopen != nil, s.traits.Volatile},
 		{"Second", got.Second != nil, s.traits.SingleProcess},
 	}
