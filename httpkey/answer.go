@@ -35,7 +35,7 @@ func NotRecorded() []string { return slices.Clone(notRecorded) }
 // recordable is the part of a header that is stored.
 func recordable(h http.Header) map[string][]string {
 	out := make(map[string][]string, len(h))
-	for name, values := range h {
+	for name, values := range h { // order: each name by itself
 		if !slices.Contains(notRecorded, name) && !strings.HasPrefix(name, http.TrailerPrefix) {
 			out[name] = slices.Clone(values)
 		}
@@ -57,7 +57,7 @@ func (r *recorder) answer() effect.Answer {
 // client can read it: gzip is undone for one that did not ask for it.
 func writeAnswer(w http.ResponseWriter, r *http.Request, a effect.Answer) {
 	h := w.Header()
-	for name, values := range a.Header {
+	for name, values := range a.Header { // order: each name by itself
 		if !slices.Contains(notRecorded, name) { // another version may have stored more
 			h[name] = slices.Clone(values)
 		}

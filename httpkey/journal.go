@@ -115,7 +115,7 @@ func (m *MemoryJournal) Pending(context.Context) ([]Entry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var open []Entry
-	for _, e := range m.entries {
+	for _, e := range m.entries { // order: sorted below
 		if e.State == EntryOpen {
 			open = append(open, e)
 		}
@@ -129,7 +129,7 @@ func (m *MemoryJournal) Forget(_ context.Context, before time.Time) (int, error)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := len(m.entries)
-	for name, e := range m.entries {
+	for name, e := range m.entries { // order: each entry by itself
 		if forgettable(e, before) {
 			delete(m.entries, name)
 		}

@@ -175,7 +175,7 @@ func (r *recorder) finish() {
 // trailers hands over what the handler set after the body for the end of the
 // answer.
 func (r *recorder) trailers() {
-	for name, values := range r.header {
+	for name, values := range r.header { // order: each name by itself
 		if strings.HasPrefix(name, http.TrailerPrefix) || declaredTrailer(r.decided, name) {
 			r.w.Header()[name] = values
 		}
@@ -197,7 +197,7 @@ func declaredTrailer(h http.Header, name string) bool {
 // set comes. What outer handlers add later stays.
 func (r *recorder) show(h http.Header) {
 	out := r.w.Header()
-	for name := range r.base {
+	for name := range r.base { // order: each name by itself
 		if _, kept := h[name]; !kept {
 			delete(out, name)
 		}
@@ -224,7 +224,7 @@ func (r *recorder) sniff(more []byte) {
 // changed is what the handler itself put into the header.
 func (r *recorder) changed() http.Header {
 	out := http.Header{}
-	for name, values := range r.decided {
+	for name, values := range r.decided { // order: each name by itself
 		if !slices.Equal(values, r.base[name]) {
 			out[name] = values
 		}

@@ -225,7 +225,7 @@ func TestDeclineStaysADecline(t *testing.T) {
 	for _, after := range []time.Duration{20 * time.Second, 2 * time.Hour, 48 * time.Hour} {
 		w.clock.Advance(after)
 		resp := w.send(ask{key: "K1"})
-		if got := bodyOf(t, resp); resp.StatusCode != 402 || got != "declined: no funds" {
+		if got := bodyOf(t, resp); resp.StatusCode != http.StatusPaymentRequired || got != "declined: no funds" {
 			t.Errorf("after %v: got %d %q, want the first decline", after, resp.StatusCode, got)
 		}
 	}
@@ -261,7 +261,7 @@ func TestRevokedCallerNeverGetsAReplay(t *testing.T) {
 	}
 	revoked = false
 	resp = w.send(ask{key: "K1", header: http.Header{"Authorization": nil}})
-	if got := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != 401 || got != "Bearer" {
+	if got := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != http.StatusUnauthorized || got != "Bearer" {
 		t.Errorf("got %d %q, want 401 Bearer", resp.StatusCode, got)
 	}
 	if got := bodyOf(t, w.send(ask{key: "K1"})); got != "secret" {
@@ -417,7 +417,7 @@ func TestLateRepeatGetsTheFirstAnswerFromTheGuard(t *testing.T) {
 	w.clock.Advance(25 * time.Hour)
 	for range 2 { // from the guard, then from the claim that was written again
 		resp := w.send(ask{key: "K1"})
-		if got := bodyOf(t, resp); resp.StatusCode != 201 || got != first || resp.Header.Get("Location") == "" {
+		if got := bodyOf(t, resp); resp.StatusCode != http.StatusCreated || got != first || resp.Header.Get("Location") == "" {
 			t.Errorf("got %d %d bytes %q, want 201 and the first body", resp.StatusCode, len(got), resp.Header.Get("Location"))
 		}
 	}

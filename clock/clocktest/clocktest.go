@@ -4,6 +4,7 @@ package clocktest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -131,7 +132,7 @@ func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }
 
 func (d *deadline) Err() error {
 	err := d.Context.Err()
-	if err != nil && context.Cause(d.Context) == context.DeadlineExceeded {
+	if err != nil && errors.Is(context.Cause(d.Context), context.DeadlineExceeded) {
 		return context.DeadlineExceeded
 	}
 	return err
