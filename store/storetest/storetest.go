@@ -147,7 +147,9 @@ func (s suite) group(t *testing.T, name string, cases []testCase) {
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
-				c.run(s.world(t))
+				w := s.world(t)
+				defer w.failOnPanic()
+				c.run(w)
 			})
 		}
 	})

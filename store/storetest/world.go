@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"math"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,14 @@ type world struct {
 	*testing.T
 	Stores
 	traits Traits
+}
+
+// failOnPanic makes a panic a failure of one case. A case may panic because a
+// record that must be there is not, and the other cases have something to say too.
+func (w *world) failOnPanic() {
+	if p := recover(); p != nil {
+		w.Fatalf("the case panicked: %v\n%s", p, debug.Stack())
+	}
 }
 
 // start is second 0 of every case, with a digit at every place of a microsecond.

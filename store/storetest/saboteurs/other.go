@@ -1,0 +1,236 @@
+package saboteurs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/clock"
+	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/ledger"
+	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/payments"
+	"github.com/retryproof/retryproof/resolve"
+	"github.com/retryproof/retryproof/store/storetest"
+)
+
+// otherFaults are wrong in the smaller stores.
+func otherFaults() []Saboteur {
+	return []Saboteur{
+		{"inbox-before-the-effect", "a message is noted in a transaction of its own, before its effect", "BadPostingsLeaveNoInboxRow", inInbox(func(s inbox.Store) inbox.Store { return inboxBefore{s} })},
+		{"inbox-by-event-id", "the inbox knows event ids only", "OneEventIDOfTwoConsumersOrSourcesIsTwoMessages", inInbox(func(s inbox.Store) inbox.Store { return inboxByID{s} })},
+		{"inbox-forgets-too-much", "Forget deletes what was noted at exactly the given time", "ForgetIsBoundedAndTakesTheOldestFirst", inInbox(func(s inbox.Store) inbox.Store { return inboxForgets{s} })},
+		{"due-without-order", "Due lists in no order", "DueIsOrderedAndBounded", inDue(func(s resolve.Store) resolve.Store { return dueReversed{s} })},
+		{"due-without-lease", "Due lists PENDING guards whose lease is alive", "PendingIsDueWhenItsLeaseIsStale", inDue(func(s resolve.Store) resolve.Store { return dueLive{s} })},
+		{"mark-sent-always", "MarkSent says true to everybody", "MarkSentHappensOnce", markSentAlways},
+		{"unsent-too-young", "Unsent lists intents created at exactly the given time", "UnsentIsOrderedAndBounded", unsentTooYoung},
+		{"post-twice", "Post does not recognise its own repeat", "PostHappensOnce", postTwice},
+		{"openings-are-credits", "Audit counts opening balances as credits", "PostHappensOnce", openingsAreCredits},
+		{"sightings-replaced", "a sighting replaces the count instead of adding to it", "SightingsAddUpAndKeepTheLatestTime", sightingsReplaced},
+		{"janitor-of-the-living", "the janitor deletes claims whose owner is alive", "AbandonedClaimsAreForgotten", janitorOfTheLiving},
+		{"janitor-unbounded", "the janitor ignores its limit", "JanitorIsBounded", janitorUnbounded},
+		{"publish-beside-the-transaction", "Publish stores the event at once", "TransactionThatFailsLeavesNothing", publishBeside},
+		{"publish-into-nothing", "a publish after the end is dropped in silence", "PublishAfterTheEndIsAnError", publishIntoNothing},
+	}
+}
+
+func inInbox(plant func(inbox.Store) inbox.Store) func(storetest.Stores) storetest.Stores {
+	return func(s storetest.Stores) storetest.Stores {
+		s.Payments.Inbox = plant(s.Payments.Inbox)
+		return s
+	}
+}
+
+type inboxBefore struct{ inbox.Store }
+
+func (i inboxBefore) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
+	first, err := i.Store.Apply(ctx, inbox.Apply{Key: a.Key, Now: a.Now})
+	if err != nil || !first {
+		return first, err
+	}
+	a.Key.Consumer += " effect"
+	return i.Store.Apply(ctx, a)
+}
+
+type inboxByID struct{ inbox.Store }
+
+func (i inboxByID) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
+	a.Key.Consumer, a.Key.Source = "", ""
+	return i.Store.Apply(ctx, a)
+}
+
+type inboxForgets struct{ inbox.Store }
+
+func (i inboxForgets) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
+	return i.Store.Forget(ctx, before.Add(clock.Precision), limit)
+}
+
+func inDue(plant func(resolve.Store) resolve.Store) func(storetest.Stores) storetest.Stores {
+	return func(s storetest.Stores) storetest.Stores {
+		s.Due, s.Payments.Due = plant(s.Due), plant(s.Payments.Due)
+		return s
+	}
+}
+
+type dueReversed struct{ resolve.Store }
+
+func (d dueReversed) Due(ctx context.Context, q resolve.Due) ([]effect.Guard, error) {
+	list, err := d.Store.Due(ctx, q)
+	slices.Reverse(list)
+	return list, err
+}
+
+type dueLive struct{ resolve.Store }
+
+func (d dueLive) Due(ctx context.Context, q resolve.Due) ([]effect.Guard, error) {
+	q.Margin = -time.Hour
+	return d.Store.Due(ctx, q)
+}
+
+type marksAlways struct{ notify.Store }
+
+func (m marksAlways) MarkSent(ctx context.Context, k notify.Key, now time.Time) (bool, error) {
+	_, err := m.Store.MarkSent(ctx, k, now)
+	return err == nil, err
+}
+
+func markSentAlways(s storetest.Stores) storetest.Stores {
+	s.Payments.Notify = marksAlways{s.Payments.Notify}
+	return s
+}
+
+type unsentYoung struct{ notify.Store }
+
+func (u unsentYoung) Unsent(ctx context.Context, before time.Time, limit int) ([]notify.Intent, error) {
+	return u.Store.Unsent(ctx, before.Add(clock.Precision), limit)
+}
+
+func unsentTooYoung(s storetest.Stores) storetest.Stores {
+	s.Payments.Notify = unsentYoung{s.Payments.Notify}
+	return s
+}
+
+type postsTwice struct {
+	payments.Ledger
+	n *atomic.Int64
+}
+
+func (p postsTwice) Post(ctx context.Context, postings []ledger.Posting, now time.Time) error {
+	fresh := slices.Clone(postings)
+	n := p.n.Add(1)
+	for i := range fresh {
+		if fresh[i].Ref != "" {
+			fresh[i].Ref += fmt.Sprintf(" %d", n)
+		}
+	}
+	return p.Ledger.Post(ctx, fresh, now)
+}
+
+func postTwice(s storetest.Stores) storetest.Stores {
+	s.Payments.Ledger = postsTwice{s.Payments.Ledger, &atomic.Int64{}}
+	return s
+}
+
+type creditsOpenings struct{ payments.Ledger }
+
+func (c creditsOpenings) Audit(ctx context.Context) (payments.Audit, error) {
+	a, err := c.Ledger.Audit(ctx)
+	opening, balanceErr := c.Balance(ctx, "merchant:m1", "USD")
+	if err == nil && balanceErr == nil && opening != a.CreditSum {
+		a.Credits++
+		a.CreditSum = opening
+	}
+	return a, err
+}
+
+func openingsAreCredits(s storetest.Stores) storetest.Stores {
+	s.Payments.Ledger = creditsOpenings{s.Payments.Ledger}
+	return s
+}
+
+type replacesSightings struct{ payments.Hops }
+
+func (r replacesSightings) AddSightings(ctx context.Context, seen []payments.Sighting) error {
+	for _, one := range seen {
+		held, err := r.Sightings(ctx, one.PaymentID)
+		if err != nil {
+			return err
+		}
+		for _, h := range held {
+			if h.Hop == one.Hop && h.What == one.What {
+				one.N -= h.N
+			}
+		}
+		if err := r.Hops.AddSightings(ctx, []payments.Sighting{one}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sightingsReplaced(s storetest.Stores) storetest.Stores {
+	s.Payments.Hops = replacesSightings{s.Payments.Hops}
+	return s
+}
+
+type forgetsTheLiving struct{ payments.Janitor }
+
+func (f forgetsTheLiving) ForgetClaims(ctx context.Context, now, _ time.Time, limit int) (int, error) {
+	return f.Janitor.ForgetClaims(ctx, now, now, limit)
+}
+
+func janitorOfTheLiving(s storetest.Stores) storetest.Stores {
+	s.Payments.Janitor = forgetsTheLiving{s.Payments.Janitor}
+	return s
+}
+
+type forgetsAll struct{ payments.Janitor }
+
+func (f forgetsAll) ForgetClaims(ctx context.Context, now, abandoned time.Time, _ int) (int, error) {
+	return f.Janitor.ForgetClaims(ctx, now, abandoned, 1<<30)
+}
+
+func janitorUnbounded(s storetest.Stores) storetest.Stores {
+	s.Payments.Janitor = forgetsAll{s.Payments.Janitor}
+	return s
+}
+
+// tx is an open transaction with another Publish.
+type tx struct {
+	storetest.Tx
+	publish func(context.Context, retryproof.Event) error
+}
+
+func (t tx) Publish(ctx context.Context, e retryproof.Event) error { return t.publish(ctx, e) }
+
+func inTx(s storetest.Stores, publish func(right storetest.Tx) func(context.Context, retryproof.Event) error) storetest.Stores {
+	right := s.Within
+	s.Within = func(ctx context.Context, fn func(storetest.Tx) error) error {
+		return right(ctx, func(t storetest.Tx) error { return fn(tx{t, publish(t)}) })
+	}
+	return s
+}
+
+func publishBeside(s storetest.Stores) storetest.Stores {
+	box := s.Payments.Inbox
+	return inTx(s, func(storetest.Tx) func(context.Context, retryproof.Event) error {
+		return func(ctx context.Context, e retryproof.Event) error {
+			key := retryproof.InboxKey{Consumer: "saboteur", Source: "publish", EventID: e.ID}
+			_, err := box.Apply(ctx, inbox.Apply{Key: key, Now: e.At, Events: []retryproof.Event{e}})
+			return err
+		}
+	})
+}
+
+func publishIntoNothing(s storetest.Stores) storetest.Stores {
+	return inTx(s, func(right storetest.Tx) func(context.Context, retryproof.Event) error {
+		return func(ctx context.Context, e retryproof.Event) error {
+			_ = right.Publish(ctx, e)
+			return nil
+		}
+	})
+}
