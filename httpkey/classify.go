@@ -103,11 +103,12 @@ func say(ctx context.Context, end Ending) bool {
 
 // ending is what the run means: the handler's word, or the rule.
 func (c Config) ending(x *exchange, a *effect.Attempt, status int) Ending {
+	end := x.end
 	if !x.said {
-		return c.Classify(status, a.Begun())
+		end = c.Classify(status, a.Begun())
 	}
-	if x.end == EndNotDone && a.TookOver() {
+	if end == EndNotDone && a.TookOver() {
 		return EndUnknown
 	}
-	return x.end
+	return end
 }

@@ -233,7 +233,7 @@ func TestRetryAfterAndBackoffAreHonoured(t *testing.T) {
 	if got := s.clock.Now().Sub(start); got < 300*time.Millisecond || got > 600*time.Millisecond {
 		t.Errorf("backed off %v, want between 0.3 and 0.6 s", got)
 	}
-	if key := s.script.one(t); strings.Contains(fmt.Sprintf("%v %+v %v", err, s.pending(), s.pending()[0].Key), key) {
+	if key := s.script.one(t); strings.Contains(fmt.Sprintf("%v %+v %v %q %#v %s", err, s.pending(), s.pending()[0].Key, s.pending(), s.pending(), &s.pending()[0]), key) {
 		t.Error("the key was printed")
 	}
 }

@@ -2,6 +2,7 @@ package httpkey
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -47,6 +48,12 @@ type Entry struct {
 	// CreatedAt is when the key was made, UpdatedAt the last change.
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// Format prints as %+v for every verb, so that none prints the key.
+func (e Entry) Format(s fmt.State, _ rune) {
+	type plain Entry
+	_, _ = fmt.Fprintf(s, "%+v", plain(e))
 }
 
 // Journal remembers the keys of intents, durably before their first send

@@ -154,8 +154,6 @@ func (x *keyed) serve() {
 		x.refuse(err)
 	case attempt == nil:
 		x.replay(d)
-	case x.m.engine.Config().Clock.Now().After(attempt.Until()):
-		x.tooLate(attempt)
 	default:
 		x.run(attempt)
 	}
@@ -186,23 +184,6 @@ func (x *keyed) begin() (effect.Decision, *effect.Attempt, error) {
 	return later, attempt, nil
 }
 
-// tooLate ends an attempt whose lease was over before it could run, because the
-// claim or the wait for it took too long: no effect starts after its deadline.
-func (x *keyed) tooLate(a *effect.Attempt) {
-	err := retryproof.Refused(retryproof.CodeTooLate, "the request waited longer than its deadline; nothing ran", nil)
-	if !a.TookOver() {
-		_, _ = a.Release(x.r.Context()) // not released: the claim goes stale
-		x.refuse(err)
-		return
-	}
-	d, unknownErr := a.Unknown(x.r.Context())
-	if unknownErr != nil {
-		x.refuse(err)
-		return
-	}
-	x.replay(d)
-}
-
 // run calls the handler as the effect's owner and ends the attempt, whatever way
 // the handler leaves.
 func (x *keyed) run(a *effect.Attempt) {
@@ -223,9 +204,9 @@ func (x *keyed) run(a *effect.Attempt) {
 	}()
 	x.next.ServeHTTP(rec, x.forHandler(effect.NewContext(ctx, a)))
 	returned = true
+	defer rec.trailers()
 	rec.finish()
 	x.end(ctx, a, state, rec)
-	rec.trailers()
 }
 
 // forHandler is the request with its body put back.
@@ -285,8 +266,10 @@ func (x *keyed) instead(d effect.Decision, err error, rec *recorder) {
 	switch {
 	case rec.sent:
 	case err != nil:
+		rec.withdraw()
 		x.refuse(err)
 	default:
+		rec.withdraw()
 		x.replay(d)
 	}
 }
@@ -298,6 +281,7 @@ func (x *keyed) answerSettled(d effect.Decision, rec *recorder) {
 	switch {
 	case rec.sent:
 	case fresh && d.Answer.Status != 0:
+		rec.withdraw()
 		x.expires(x.w.Header(), x.answerEnd())
 		writeAnswer(x.w, x.r, *d.Answer)
 	case d.Verdict == 0 && rec.silent:
@@ -305,6 +289,7 @@ func (x *keyed) answerSettled(d effect.Decision, rec *recorder) {
 	case fresh, d.Verdict == 0, d.Verdict == effect.Pointer && !rec.silent:
 		rec.send()
 	default:
+		rec.withdraw()
 		x.replay(d)
 	}
 }

@@ -20,6 +20,7 @@ import (
 type recorder struct {
 	w      http.ResponseWriter
 	base   http.Header // what outer handlers had set before
+	shown  http.Header // what of the handler's is in the connection's header
 	header http.Header // what the handler sees and changes
 	limit  int
 	// commit is told the status right before the header is sent.
@@ -39,7 +40,7 @@ func newRecorder(w http.ResponseWriter, limit int, commit func(int, http.Header)
 	if base == nil {
 		base = http.Header{}
 	}
-	return &recorder{w: w, base: base, header: base.Clone(), limit: limit, commit: commit}
+	return &recorder{w: w, base: base, shown: base, header: base.Clone(), limit: limit, commit: commit}
 }
 
 // Header implements http.ResponseWriter.
@@ -58,7 +59,7 @@ func (r *recorder) WriteHeader(status int) {
 		return
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols {
-		r.show(r.header)
+		r.show(r.header.Clone())
 		r.w.WriteHeader(status)
 		return
 	}
@@ -175,6 +176,9 @@ func (r *recorder) finish() {
 // trailers hands over what the handler set after the body for the end of the
 // answer.
 func (r *recorder) trailers() {
+	if !r.sent {
+		return
+	}
 	for name, values := range r.header { // order: each name by itself
 		if strings.HasPrefix(name, http.TrailerPrefix) || declaredTrailer(r.decided, name) {
 			r.w.Header()[name] = values
@@ -194,16 +198,21 @@ func declaredTrailer(h http.Header, name string) bool {
 }
 
 // show makes the connection's header the handler's: what it removed goes, what it
-// set comes. What outer handlers add later stays.
+// set comes. What outer handlers add meanwhile stays.
 func (r *recorder) show(h http.Header) {
 	out := r.w.Header()
-	for name := range r.base { // order: each name by itself
+	for name := range r.shown { // order: each name by itself
 		if _, kept := h[name]; !kept {
 			delete(out, name)
 		}
 	}
 	maps.Copy(out, h)
+	r.shown = h
 }
+
+// withdraw takes back what an informational answer has shown, for an answer that
+// is not the handler's.
+func (r *recorder) withdraw() { r.show(r.base) }
 
 // sniff sets the Content-Type that net/http would guess, so that the first answer
 // and its repeats guess alike. more is what was written and is not held.

@@ -46,6 +46,9 @@ func TestStreamedAnswerIsSentWhileItIsRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if got := resp.Header.Get("Link"); got != "" {
+		t.Errorf("a header of the 103 came with the answer: %q", got)
+	}
 	line, err := bufio.NewReader(resp.Body).ReadString('\n')
 	if err != nil || line != "chunk 1\n" || resp.StatusCode != http.StatusOK {
 		t.Errorf("got %d %q %v, want 200 and chunk 1 while the handler runs", resp.StatusCode, line, err)
@@ -383,4 +386,29 @@ func TestUnreachableRecordsRunNothing(t *testing.T) {
 	w.wantRuns(0)
 	store.beginErr = nil
 	wantAnswer(t, w.send(ask{key: "K1"}), 200, "")
+}
+
+// case 4
+func TestTrailersReachTheClientOfTheFirstAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, httpkey.Config{}, func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Trailer", "X-Sum")
+		_, _ = io.WriteString(rw, "body")
+		rw.Header().Set("X-Sum", "7")
+	})
+	srv := httptest.NewServer(w.next)
+	defer srv.Close()
+	for _, want := range []string{"7", ""} {
+		resp, err := srv.Client().Do(forServer(t, srv, ask{key: "K1"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bodyOf(t, resp); got != "body" {
+			t.Errorf("got %q, want body", got)
+		}
+		_ = resp.Body.Close()
+		if got := resp.Trailer.Get("X-Sum"); got != want {
+			t.Errorf("trailer: got %q, want %q", got, want)
+		}
+	}
 }
