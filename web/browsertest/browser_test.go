@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,6 +16,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/retryproof/retryproof/internal/testservice"
 )
 
 const patience = 60 * time.Second
@@ -35,31 +36,15 @@ func TestMain(m *testing.M) {
 	if browser.cancel != nil {
 		browser.cancel()
 	}
+	if binary.folder != "" {
+		_ = os.RemoveAll(binary.folder)
+	}
 	os.Exit(code)
-}
-
-func chromium() string {
-	if path := os.Getenv("RETRYPROOF_TEST_CHROMIUM"); path != "" {
-		return path
-	}
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	return ""
 }
 
 func start(t *testing.T) context.Context {
 	t.Helper()
-	path := chromium()
-	if path == "" {
-		const how = "no Chromium: apt-get install -y chromium, brew install chromium, or set RETRYPROOF_TEST_CHROMIUM"
-		if os.Getenv("CI") != "" {
-			t.Fatal(how)
-		}
-		t.Skip(how)
-	}
+	path := testservice.Chromium(t)
 	browser.once.Do(func() {
 		profile, err := os.MkdirTemp("", "retryproof-chromium-")
 		if err != nil {
@@ -99,6 +84,8 @@ type tab struct {
 	mu         sync.Mutex
 	complaints []string
 	expected   bool
+	// serverDies: the browser's own complaints about lost connections are expected.
+	serverDies bool
 }
 
 type action = chromedp.Action[chromedp.Void]
@@ -144,7 +131,9 @@ func (p *tab) hear(event any) {
 		}
 	case *cdplog.EventEntryAdded:
 		// An answer such as 409 is the API's, and the page shows it.
-		refusal := e.Entry.Source == cdplog.EntrySourceNetwork && strings.Contains(e.Entry.URL, "/payments")
+		p.mu.Lock()
+		refusal := e.Entry.Source == cdplog.EntrySourceNetwork && (p.serverDies || strings.Contains(e.Entry.URL, "/payments"))
+		p.mu.Unlock()
 		if !refusal && (e.Entry.Level == cdplog.EntryLevelError || e.Entry.Level == cdplog.EntryLevelWarning) {
 			complaint = fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
 		}
