@@ -18,6 +18,10 @@
 // key (effect.FromContext(ctx).Key) and is run again by an engine that allows it
 // has one effect; nor that a streamed answer that was cut is recorded.
 //
+// A crash of the server leaves behind what effect says of its crash points; one
+// after the record and before the answer is sent costs nothing, since the repeat
+// gets the record.
+//
 // # Answers
 //
 //	no caller                       401 or 403                  nothing written
@@ -49,6 +53,10 @@
 // vanished. A handler that knows better says so with Done, Failed, NotDone or
 // Unknown, and one that settles in its own transaction calls Finish on the
 // attempt itself; the middleware then serves what was settled.
+//
+// The client of an unknown run gets the handler's own 5xx or 202, and the pointer
+// in place of anything else: a 400 after the effect has begun would tell it to
+// give the key up.
 //
 // # Recorded headers
 //
