@@ -1,6 +1,7 @@
 package effect
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -76,6 +77,13 @@ type Claim struct {
 	Answer *Answer
 }
 
+// Format prints as %+v for every verb. Behind a pointer fmt prints raw what a verb
+// does not fit, and with it the client's key.
+func (c Claim) Format(s fmt.State, _ rune) {
+	type plain Claim
+	_, _ = fmt.Fprintf(s, "%+v", plain(c))
+}
+
 // Expired reports whether a reader must treat the claim as absent.
 func (c *Claim) Expired(now time.Time) bool {
 	return c == nil || (!c.ExpiresAt.IsZero() && c.ExpiresAt.Before(now))
@@ -115,6 +123,12 @@ type Guard struct {
 	// keeps it (payments.Payment for the payments table); nil in the generic
 	// guard table.
 	Row any
+}
+
+// Format prints as %+v for every verb; see Claim.Format.
+func (g Guard) Format(s fmt.State, _ rune) {
+	type plain Guard
+	_, _ = fmt.Fprintf(s, "%+v", plain(g))
 }
 
 // MaxResultBytes is the most that Guard.Result holds: a guard lives long, so it

@@ -95,15 +95,14 @@ func (s split) Complete(ctx context.Context, c Completion) (bool, error) {
 	return s.keys.CompleteKey(ctx, c)
 }
 
-// Release frees the guard first: while it is there, nobody else may run.
+// Release frees the guard first: while it is there, nobody else may run. The claim
+// goes also when the guard is another owner's, as in Store.Release.
 func (s split) Release(ctx context.Context, r Release) (bool, error) {
 	gone, err := s.guards.ReleaseGuard(ctx, r)
 	if err != nil {
 		return false, err
 	}
-	if gone {
-		_ = s.keys.ReleaseKey(ctx, r)
-	}
+	_ = s.keys.ReleaseKey(ctx, r) // else it goes stale
 	return gone, nil
 }
 

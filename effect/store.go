@@ -2,6 +2,7 @@ package effect
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -140,6 +141,12 @@ type Completion struct {
 	Owner     string
 	Answer    *Answer
 	ExpiresAt time.Time
+}
+
+// Format prints as %+v for every verb; see Claim.Format.
+func (c Completion) Format(s fmt.State, _ rune) {
+	type plain Completion
+	_, _ = fmt.Fprintf(s, "%+v", plain(c))
 }
 
 // Release names what to release.
