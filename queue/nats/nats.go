@@ -232,7 +232,7 @@ func (q *Queue) Close() error {
 	}
 	var errs []error
 	for _, a := range spare {
-		errs = append(errs, q.nc.Publish(a.ack, []byte("-NAK")))
+		q.giveBack(a)
 	}
 	if q.owned == nil {
 		if len(spare) > 0 {

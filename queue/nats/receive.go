@@ -25,6 +25,7 @@ type lane struct {
 	settled  bool      // it was finished or retried
 	dueAt    time.Time // when a retried message is due again
 	more     bool      // more messages waited behind it
+	asked    bool      // a call of Receive asks for what is due now
 }
 
 // busy reports whether asking the lane now would only find its message in
@@ -97,7 +98,7 @@ func (q *Queue) keep(more []arrival) {
 	defer q.mu.Unlock()
 	if q.closed {
 		for _, a := range more {
-			_ = q.nc.Publish(a.ack, []byte("-NAK")) // else the timeout gives it back
+			q.giveBack(a)
 		}
 		return
 	}
@@ -105,9 +106,17 @@ func (q *Queue) keep(more []arrival) {
 	q.broadcast()
 }
 
+// giveBack makes a delivery that nobody received due again. An old one is left to
+// its timeout: somebody else may have it by now.
+func (q *Queue) giveBack(a arrival) {
+	if time.Since(a.askedAt) < q.cfg.Visibility/2 {
+		_ = q.nc.Publish(a.ack, []byte("-NAK")) // lost: the timeout gives it back
+	}
+}
+
 // takeSpare returns deliveries that arrived earlier. Each is given its whole
 // visibility timeout again; one that is so old that it may have been delivered
-// elsewhere is left to that.
+// elsewhere is not returned.
 func (q *Queue) takeSpare(limit int) []queue.Delivery {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -116,7 +125,7 @@ func (q *Queue) takeSpare(limit int) []queue.Delivery {
 		a := q.spare[0]
 		q.spare = q.spare[1:]
 		if time.Since(a.askedAt) > q.cfg.Visibility/4 {
-			_ = q.nc.Publish(a.ack, []byte("-NAK"))
+			q.giveBack(a)
 			continue
 		}
 		if err := q.nc.Publish(a.ack, []byte("+WPI")); err != nil {
@@ -135,6 +144,7 @@ type pull struct {
 	inbox   string
 	answers chan *natsgo.Msg
 	open    map[int]time.Time // lane -> when it was asked
+	claimed []int
 	got     []arrival
 	err     error
 }
@@ -197,8 +207,11 @@ func (q *Queue) askNow(ctx context.Context, p *pull) {
 			}
 		}
 		for len(todo) > 0 && len(p.got)+waiting < p.limit && p.err == nil {
-			q.ask(p, todo[0], pullRequest{Batch: 1, NoWait: true})
-			todo, waiting = todo[1:], waiting+1
+			if q.claim(p, todo[0]) {
+				q.ask(p, todo[0], pullRequest{Batch: 1, NoWait: true})
+				waiting++
+			}
+			todo = todo[1:]
 		}
 		if waiting == 0 || len(p.got) >= p.limit {
 			return
@@ -211,6 +224,20 @@ func (q *Queue) askNow(ctx context.Context, p *pull) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// claim reserves a lane for one call of Receive: a second question would only
+// wait behind the first.
+func (q *Queue) claim(p *pull, lane int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := &q.lanes[lane]
+	if l.asked || l.busy(time.Now(), q.cfg.Visibility) {
+		return false
+	}
+	l.asked = true
+	p.claimed = append(p.claimed, lane)
+	return true
 }
 
 // lanesToAsk returns the lanes that may hold something due, in this call's order.
@@ -262,12 +289,22 @@ func (q *Queue) askAndWait(ctx context.Context, p *pull) {
 	}
 }
 
+// withdrawTimeout bounds the wait for a server that has gone silent.
+const withdrawTimeout = time.Second
+
 // endPull withdraws the questions that are still open. A message may be on its
 // way as an answer to one; after the round trip it has arrived.
 func (q *Queue) endPull(p *pull) {
 	defer func() { _ = p.sub.Unsubscribe() }()
+	defer func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		for _, lane := range p.claimed {
+			q.lanes[lane].asked = false
+		}
+	}()
 	if len(p.open) > 0 && p.sub.Drain() == nil {
-		_ = q.nc.FlushTimeout(answerTimeout) // else the visibility timeout gives them back
+		_ = q.nc.FlushTimeout(withdrawTimeout) // else the visibility timeout gives them back
 	}
 	for {
 		select {

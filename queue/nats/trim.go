@@ -27,6 +27,7 @@ type mark struct {
 
 // trimIfDue trims four times per dedup window. Many processes may do it: a
 // message is removed only when its consumer's acknowledgements have passed it.
+// A message that is never finished keeps all that were sent after it.
 func (q *Queue) trimIfDue(ctx context.Context) {
 	q.mu.Lock()
 	every := q.cfg.DedupWindow / 4
@@ -82,7 +83,9 @@ func (t *trimmer) old(now time.Time, window time.Duration, last uint64) uint64 {
 }
 
 // unfinishedBefore lowers upTo so that no message of the lane up to it is
-// unfinished. The consumer is asked first: what it acknowledges afterwards only
+// unfinished. A lane is worked off in order, so everything up to its
+// consumer's floor is finished, and the next message of the lane is the first
+// that is not. The consumer is asked first: what is finished afterwards only
 // makes the answer too low.
 func (q *Queue) unfinishedBefore(ctx context.Context, lane int, upTo uint64) (uint64, error) {
 	consumer, err := q.lanes[lane].consumer.Info(ctx)
@@ -93,15 +96,12 @@ func (q *Queue) unfinishedBefore(ctx context.Context, lane int, upTo uint64) (ui
 	if floor >= upTo {
 		return upTo, nil
 	}
-	newest, err := q.stream.GetLastMsgForSubject(ctx, q.cfg.consumerConfig(lane).FilterSubject)
+	first, err := q.stream.GetMsg(ctx, floor+1, jetstream.WithGetMsgSubject(q.cfg.consumerConfig(lane).FilterSubject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return upTo, nil // the lane holds nothing
+		return upTo, nil // all that the lane held is finished
 	}
 	if err != nil {
 		return 0, err
 	}
-	if newest.Sequence <= floor {
-		return upTo, nil // all that the lane holds is finished
-	}
-	return min(upTo, floor), nil
+	return min(upTo, first.Sequence-1), nil
 }

@@ -21,6 +21,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -35,7 +36,7 @@ type Config struct {
 	// process may use it at a time. Defaults to nothing: it must be set.
 	Dir string
 	// Listen is a host:port at which other processes may connect, without a
-	// password. Port -1 takes a free one. Defaults to "": only this process can.
+	// password. Port 0 takes a free one. Defaults to "": only this process can.
 	Listen string
 	// SyncInterval, when positive, lets the server acknowledge before it syncs, and
 	// sync that often. Acknowledged messages of that time are lost at a power
@@ -116,15 +117,17 @@ func start(cfg Config) (*server.Server, error) {
 		NoLog:             cfg.Log == nil,
 	}
 	if cfg.Listen != "" {
-		addr, err := net.ResolveTCPAddr("tcp", cfg.Listen)
-		if err != nil && !isPortMinusOne(cfg.Listen) {
+		host, port, err := net.SplitHostPort(cfg.Listen)
+		if err != nil {
 			return nil, err
 		}
-		o.Host, _, _ = net.SplitHostPort(cfg.Listen)
-		o.Port = server.RANDOM_PORT
-		if addr != nil && addr.Port != 0 {
-			o.Port = addr.Port
+		if o.Port, err = strconv.Atoi(port); err != nil {
+			return nil, fmt.Errorf("Listen must end in a port number: %w", err)
 		}
+		if o.Port == 0 {
+			o.Port = server.RANDOM_PORT
+		}
+		o.Host = host
 	}
 	srv, err := server.NewServer(o)
 	if err != nil {
@@ -144,11 +147,6 @@ func start(cfg Config) (*server.Server, error) {
 		return nil, fmt.Errorf("the server was not ready after %v: is the folder %s writable and its data whole?", timeout, cfg.Dir)
 	}
 	return srv, nil
-}
-
-func isPortMinusOne(listen string) bool {
-	_, port, err := net.SplitHostPort(listen)
-	return err == nil && port == "-1"
 }
 
 // InProcessConn is a connection without a network, for natsgo.InProcessServer.

@@ -1,11 +1,8 @@
 package embedded_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
-
-	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/retryproof/retryproof/queue"
 	"github.com/retryproof/retryproof/queue/nats"
@@ -84,9 +81,3 @@ func TestSuite(t *testing.T) {
 		}}
 	})
 }
-
-func message(id, group string) queue.Message {
-	return queue.Message{ID: id, Group: group, Type: "t", Body: []byte(fmt.Sprintf(`{"id":%q}`, id))}
-}
-
-var _ = natsgo.Connect
