@@ -1,0 +1,9 @@
+DROP TABLE sightings;
+DROP TABLE notifications;
+DROP TABLE inbox;
+DROP TABLE outbox;
+DROP TABLE accounts;
+DROP TABLE postings;
+DROP TABLE payments;
+DROP TABLE guards;
+DROP TABLE claims;

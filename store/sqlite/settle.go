@@ -1,0 +1,145 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/ledger"
+	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/store/internal/record"
+)
+
+// Settle moves the guard and writes what goes with the move, in one transaction.
+func (e effects) Settle(ctx context.Context, set effect.Settle) (effect.Settled, error) {
+	var out effect.Settled
+	if err := record.CheckSettle(set); err != nil {
+		return out, err
+	}
+	err := e.s.write(ctx, func(ctx context.Context, q query) (err error) {
+		out, err = e.settle(ctx, q, set)
+		return err
+	})
+	return orNothing(out, err)
+}
+
+func (e effects) settle(ctx context.Context, q query, set effect.Settle) (out effect.Settled, err error) {
+	business, err := e.t.SettleArgs(set)
+	if err != nil {
+		return out, err
+	}
+	if set.Inbox != nil {
+		first, err := noteInbox(ctx, q, *set.Inbox, set.Now)
+		if err != nil {
+			return out, err
+		}
+		out.Repeat = !first
+	}
+	if out.Guard, err = e.readGuard(ctx, q, string(set.ID)); err != nil || out.Guard == nil {
+		return out, err
+	}
+	if out.Repeat || !record.MaySettle(*out.Guard, set) {
+		return out, nil
+	}
+	g := e.t.Settled(*out.Guard, set)
+	if _, err := q.exec(ctx, e.t.update, e.updateArgs(*g, business)...); err != nil {
+		return out, err
+	}
+	out.Moved = true
+	if err := writeEffects(ctx, q, set.Postings, nil, set.Events, set.Now); err != nil {
+		return out, err
+	}
+	if set.Claim != nil {
+		if out.Completed, err = complete(ctx, q, *set.Claim); err != nil {
+			return out, err
+		}
+	}
+	out.Guard = g
+	return out, nil
+}
+
+// writeEffects writes what an effect leaves behind.
+func writeEffects(ctx context.Context, q query, postings []ledger.Posting, intents []notify.Intent, events []retryproof.Event, now time.Time) error {
+	for _, p := range postings {
+		if err := post(ctx, q, p, now); err != nil {
+			return err
+		}
+	}
+	for _, i := range intents {
+		if err := insertIntent(ctx, q, i); err != nil {
+			return err
+		}
+	}
+	for _, e := range events {
+		if err := insertEvent(ctx, q, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// post writes one posting and raises the kept balance, unless it was there.
+func post(ctx context.Context, q query, p ledger.Posting, now time.Time) error {
+	n, err := q.exec(ctx, `INSERT INTO postings (ref, account, currency, amount, created_at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`, p.Ref, p.Account, p.Currency, p.Amount, record.Micros(now))
+	if err != nil || n == 0 || !record.KeepsBalance(p.Account) {
+		return err
+	}
+	_, err = q.exec(ctx, `INSERT INTO accounts (account, currency, balance) VALUES (?, ?, ?)
+		ON CONFLICT (account, currency) DO UPDATE SET balance = balance + excluded.balance`, p.Account, p.Currency, p.Amount)
+	return err
+}
+
+// SettleGuard is Settle without its Claim.
+func (e effects) SettleGuard(ctx context.Context, s effect.Settle) (effect.Settled, error) {
+	s.Claim = nil
+	return e.Settle(ctx, s)
+}
+
+// RecordGuard is the guard part of Begin.
+func (e effects) RecordGuard(ctx context.Context, b effect.Begin) (*effect.Guard, error) {
+	if err := record.CheckBegin(b); err != nil {
+		return nil, err
+	}
+	row, err := e.t.InsertArgs(b)
+	if err != nil {
+		return nil, err
+	}
+	g, err := e.LookGuard(ctx, effect.Look{GuardID: b.GuardID})
+	if err != nil || g != nil {
+		return g, err
+	}
+	err = e.s.write(ctx, func(ctx context.Context, q query) error {
+		g, err = e.record(ctx, q, b, row)
+		return err
+	})
+	return orNothing(g, err)
+}
+
+// AdoptGuard is the guard part of Adopt.
+func (e effects) AdoptGuard(ctx context.Context, a effect.Adopt) (*effect.Guard, error) {
+	a.GuardOnly = true
+	seen, err := e.Adopt(ctx, a)
+	return seen.Guard, err
+}
+
+// ReleaseGuard is the guard part of Release.
+func (e effects) ReleaseGuard(ctx context.Context, r effect.Release) (bool, error) {
+	var gone bool
+	err := e.s.write(ctx, func(ctx context.Context, q query) (err error) {
+		gone, err = e.releaseGuard(ctx, q, r)
+		return err
+	})
+	return gone && err == nil, err
+}
+
+// LookGuard reads the guard.
+func (e effects) LookGuard(ctx context.Context, l effect.Look) (*effect.Guard, error) {
+	var g *effect.Guard
+	err := e.s.read(ctx, func(ctx context.Context, q query) (err error) {
+		g, err = e.readGuard(ctx, q, string(l.GuardID))
+		return err
+	})
+	return orNothing(g, err)
+}
