@@ -1,0 +1,102 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Chaos are the probabilities, per call, of what goes wrong while faults are on.
+// The zero value is a world in which nothing does.
+type Chaos struct {
+	// Refuse: the call fails before it has an effect, and says so.
+	Refuse float64
+	// Lose: it has its effect and the answer is lost (a COMMIT without an answer,
+	// a cut connection).
+	Lose float64
+	// Late: the caller is told "no answer", and the effect comes later.
+	Late float64
+	// Slow: it takes up to MaxSlow longer.
+	Slow float64
+	// Copy: the network delivers it twice (HTTP to the API and to the processor,
+	// sends to the queue).
+	Copy float64
+	// Crash: the process dies at this call, before or after its effect.
+	Crash float64
+	// Pause: the process stands still after this call, up to MaxPause.
+	Pause float64
+	// Conflict: the store says that a lock is held.
+	Conflict float64
+	// Decline: the processor declines the card, for this key for ever.
+	Decline float64
+	// Error500: the processor answers 500 and keeps saying so for this key.
+	Error500 float64
+	// WebhookOdd: the webhook comes early, late, twice or never.
+	WebhookOdd float64
+	// Skew is the largest clock offset, either way; Drift the largest drift.
+	Skew  time.Duration
+	Drift float64
+	// MaxSlow and MaxPause bound slowness and pauses.
+	MaxSlow, MaxPause time.Duration
+}
+
+// swarm draws a Chaos: every kind of fault is either off or has an intensity of
+// its own, so that some runs meet one kind in earnest and others many at once.
+func swarm(r *rand.Rand) Chaos {
+	draw := func(most float64) float64 {
+		if r.IntN(2) == 0 {
+			return 0
+		}
+		return most * r.Float64() * r.Float64()
+	}
+	c := Chaos{
+		Refuse: draw(0.15), Lose: draw(0.15), Late: draw(0.08), Slow: draw(0.2), Copy: draw(0.25), Crash: draw(0.03), Pause: draw(0.02),
+		Conflict: draw(0.15), Decline: draw(0.2), Error500: draw(0.15), WebhookOdd: draw(1),
+		MaxSlow: time.Duration(1+r.IntN(8000)) * time.Millisecond, MaxPause: time.Duration(1+r.IntN(20)) * time.Second,
+	}
+	if r.IntN(2) == 0 {
+		c.Skew = time.Duration(r.IntN(450)) * time.Millisecond
+		c.Drift = 1e-5 * r.Float64()
+	}
+	return c
+}
+
+// Counts are what a batch of runs met; a batch that never met one of them has
+// proved less than it says.
+type Counts struct {
+	Crashes     int `json:"crashes"`
+	Pauses      int `json:"pauses"`
+	Takeovers   int `json:"takeovers"`
+	Fenced      int `json:"fenced_writes"`
+	LostCommits int `json:"lost_commits"`
+	Refusals    int `json:"refusals"`
+	Redelivered int `json:"redeliveries"`
+	Replays     int `json:"replays"`
+	Resolved    int `json:"resolved"`
+	Webhooks    int `json:"webhooks"`
+	Copies      int `json:"copies"`
+	LostReplies int `json:"lost_replies"`
+	Repeats     int `json:"inbox_repeats"`
+	Declines    int `json:"declines"`
+	// Unprovable payments stayed UNKNOWN, since the processor keeps a 500 for
+	// their key and holds no charge.
+	Unprovable int `json:"unprovable"`
+}
+
+// Add adds another run's counts.
+func (c *Counts) Add(o Counts) {
+	c.Crashes += o.Crashes
+	c.Pauses += o.Pauses
+	c.Takeovers += o.Takeovers
+	c.Fenced += o.Fenced
+	c.LostCommits += o.LostCommits
+	c.Refusals += o.Refusals
+	c.Redelivered += o.Redelivered
+	c.Replays += o.Replays
+	c.Resolved += o.Resolved
+	c.Webhooks += o.Webhooks
+	c.Copies += o.Copies
+	c.LostReplies += o.LostReplies
+	c.Repeats += o.Repeats
+	c.Declines += o.Declines
+	c.Unprovable += o.Unprovable
+}

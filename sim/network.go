@@ -1,0 +1,251 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/retryproof/retryproof/psp/emulator"
+)
+
+// Message is an HTTP request on its way to the API.
+type Message struct {
+	// Label names it in the trace: "A1".
+	Label string
+	// Path is the path with its query; Method defaults to POST.
+	Method, Path string
+	Token, Key   string
+	Header       http.Header
+	Body         []byte
+}
+
+// Reply is an answer of the API.
+type Reply struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	// At is when the server had written it.
+	At time.Duration
+}
+
+var errConnection = errors.New("sim: connection refused")
+
+// recorder is the server's end of one exchange.
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header { return r.header }
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 && status >= 200 {
+		r.status = status
+	}
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	r.WriteHeader(http.StatusOK)
+	return r.body.Write(b)
+}
+
+// request builds what the server reads.
+func (m Message) request(ctx context.Context) (*http.Request, error) {
+	u, err := url.ParseRequestURI(m.Path)
+	if err != nil {
+		return nil, fmt.Errorf("sim: %q: %w", m.Path, err)
+	}
+	method := m.Method
+	if method == "" {
+		method = http.MethodPost
+	}
+	h := http.Header{}
+	for name, values := range m.Header { // order: copied into a map
+		h[name] = values
+	}
+	if m.Token != "" {
+		h.Set("Authorization", "Bearer "+m.Token)
+	}
+	if m.Key != "" {
+		h.Set("Idempotency-Key", m.Key)
+	}
+	h.Set("Content-Type", "application/json")
+	r := &http.Request{Method: method, URL: u, Header: h, Host: "api", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: io.NopCloser(bytes.NewReader(m.Body)), ContentLength: int64(len(m.Body)), RequestURI: m.Path}
+	return r.WithContext(ctx), nil
+}
+
+// Deliver hands the message to a node after the given time, in a task of that node,
+// and calls answered with the reply as the server wrote it. A node that is dead at
+// that time refuses; one that dies meanwhile never answers.
+func (w *World) Deliver(n *Node, after time.Duration, m Message, answered func(Reply, error)) {
+	w.After(after, func() {
+		if n.p.dead {
+			w.trace.add(w.now, n.Name, "http "+m.Label, "refused", "")
+			answered(Reply{}, errConnection)
+			return
+		}
+		p, system := n.p, n.System
+		w.Go(p, 0, func() {
+			p.resumeAfterPause()
+			r, err := m.request(background)
+			if err != nil {
+				panic(err)
+			}
+			rec := &recorder{header: http.Header{}}
+			w.trace.add(w.now, p.Name, "http "+m.Label, "arrives", "")
+			system.Handler().ServeHTTP(rec, r)
+			rec.WriteHeader(http.StatusOK)
+			w.trace.add(w.now, p.Name, "http "+m.Label, statusText(rec.status), "")
+			answered(Reply{Status: rec.status, Header: rec.header, Body: rec.body.Bytes(), At: w.now}, nil)
+		})
+	})
+}
+
+func statusText(status int) string {
+	switch status {
+	case 200:
+		return "200"
+	case 201:
+		return "201"
+	case 202:
+		return "202"
+	case 402:
+		return "402"
+	case 409:
+		return "409"
+	case 422:
+		return "422"
+	case 503:
+		return "503"
+	}
+	return fmt.Sprint(status)
+}
+
+// apiNode picks the API node that the load balancer sends a request to; nil when
+// none is alive.
+func (w *World) apiNode() *Node {
+	var alive []*Node
+	for _, n := range w.nodes {
+		if n.Role == "api" && !n.p.dead {
+			alive = append(alive, n)
+		}
+	}
+	if len(alive) == 0 {
+		return nil
+	}
+	return alive[w.rand.IntN(len(alive))]
+}
+
+// Exchange sends a message from a process that is not part of the system and waits
+// for the answer, up to the timeout. False is no answer: nobody knows.
+func (w *World) Exchange(p *Process, m Message, timeout time.Duration) (Reply, bool) {
+	var reply Reply
+	var failed error
+	answer := &future{w: w}
+	oneWay := func() time.Duration {
+		d := w.options.Latency["net"]
+		if w.options.Jitter > 0 {
+			d += w.upTo(w.options.Jitter)
+		}
+		if w.faulty && w.rand.Float64() < w.chaos.Slow {
+			d += w.upTo(w.chaos.MaxSlow)
+		}
+		return d
+	}
+	send := func(after time.Duration, copied bool) {
+		w.After(after, func() {
+			n := w.apiNode()
+			if n == nil || w.faulty && w.rand.Float64() < w.chaos.Refuse {
+				w.trace.add(w.now, "net", "http "+m.Label, "lost", "")
+				return
+			}
+			w.Deliver(n, 0, m, func(r Reply, err error) {
+				w.audit.answered(m, r, err)
+				if copied || w.faulty && w.rand.Float64() < w.chaos.Lose {
+					w.counts.LostReplies++
+					return
+				}
+				w.After(oneWay(), func() { reply, failed = r, err; answer.resolve() })
+			})
+		})
+	}
+	send(oneWay(), false)
+	if w.faulty && w.rand.Float64() < w.chaos.Copy {
+		w.counts.Copies++
+		send(oneWay()+w.upTo(4*time.Second), true)
+	}
+	ok := answer.await(background, p, timeout) && failed == nil
+	return reply, ok
+}
+
+// deliverer brings the processor's webhooks to the API.
+type deliverer struct{ w *World }
+
+// Deliver implements emulator.Deliverer.
+func (d deliverer) Deliver(_ context.Context, payload []byte, signature string) error {
+	w := d.w
+	m := Message{Label: "webhook", Path: "/webhooks/psp", Body: payload, Header: http.Header{emulator.SignatureHeader: {signature}}}
+	if r, ok := w.Exchange(w.processor, m, 10*time.Second); ok && r.Status/100 == 2 {
+		return nil
+	}
+	return errors.New("sim: the webhook was not taken")
+}
+
+// pumpWebhooks delivers what is due, as long as there is something.
+func (w *World) pumpWebhooks() {
+	if w.pumping || w.options.NoWebhooks {
+		return
+	}
+	w.pumping = true
+	w.Go(w.processor, 0, func() {
+		defer func() { w.pumping = false }()
+		for {
+			next, ok := w.core.NextWebhook()
+			if !ok {
+				return
+			}
+			if wait := next.Sub(w.processor.clockNow()); wait > 0 {
+				_ = w.wait(nil, wait)
+			}
+			_, _ = w.core.RunOnce(background) // what failed is due again later
+		}
+	})
+}
+
+// spoilCharge lets the processor misbehave with the charge that comes next.
+func (w *World) spoilCharge() {
+	if !w.faulty {
+		return
+	}
+	c := &w.chaos
+	var faults []emulator.Fault
+	if w.rand.Float64() < c.Decline {
+		faults = append(faults, emulator.Fault{Operation: "charge", Do: emulator.Decline})
+	}
+	if w.rand.Float64() < c.Error500 {
+		when := emulator.When("before")
+		if w.rand.IntN(2) == 0 {
+			when = "after"
+		}
+		faults = append(faults, emulator.Fault{Operation: "charge", Do: emulator.Error500, When: when})
+	}
+	if w.rand.Float64() < c.WebhookOdd {
+		odd := []emulator.Fault{
+			{Operation: "charge", Do: emulator.WebhookLate, By: time.Second + w.upTo(20*time.Second)},
+			{Operation: "charge", Do: emulator.WebhookTwice, By: w.upTo(5 * time.Second)},
+			{Operation: "charge", Do: emulator.WebhookNever},
+		}
+		faults = append(faults, odd[w.rand.IntN(len(odd))])
+	}
+	w.core.ClearFaults()
+	if err := w.core.AddFaults(faults...); err != nil {
+		panic(err) // the faults above are fixed
+	}
+}

@@ -1,0 +1,228 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/payments"
+)
+
+// Result is one run of one world.
+type Result struct {
+	Seed     uint64
+	Hash     string
+	Steps    uint64
+	Calls    int
+	Payments int
+	Counts   Counts
+	// Violation is nil when no harm was seen.
+	Violation *Violation
+	// Trace is kept when Options.KeepTrace was set.
+	Trace *Trace
+}
+
+// Plan is what a run does, all of it drawn from the seed.
+type Plan struct {
+	Options
+	// Buyers and IntentsEach say who pays how often.
+	Buyers, IntentsEach int
+	// APIs, Relays and Workers are how many nodes there are.
+	APIs, Relays, Workers int
+	// FaultsFor is how long faults are on; HealFor is how long the system then has
+	// to settle everything.
+	FaultsFor, HealFor time.Duration
+	// SameKeys lets all buyers use the same keys: scopes must keep them apart.
+	SameKeys bool
+}
+
+// PlanOf draws a plan from a seed: which faults, how often, how many nodes.
+func PlanOf(seed uint64) Plan {
+	r := rand.New(rand.NewPCG(seed, 0x706c616e))
+	p := Plan{
+		Buyers: 1 + r.IntN(4), IntentsEach: 1 + r.IntN(4), APIs: 1 + r.IntN(3), Relays: 1 + r.IntN(2), Workers: 1 + r.IntN(3),
+		FaultsFor: time.Duration(20+r.IntN(100)) * time.Second, HealFor: 40 * time.Minute, SameKeys: r.IntN(3) == 0,
+	}
+	p.Options = Options{Seed: seed, Chaos: swarm(r), Jitter: time.Duration(1+r.IntN(40)) * time.Millisecond,
+		Latency: map[string]time.Duration{"net": 20 * time.Millisecond, "psp": time.Duration(r.IntN(400)) * time.Millisecond}}
+	p.Config.AnswerTTL = time.Hour
+	if r.IntN(3) == 0 {
+		p.Config.ResolveUnknownOnly = r.IntN(2) == 0
+	}
+	if r.IntN(4) == 0 {
+		p.KeyMemory = 24 * time.Hour
+	}
+	return p
+}
+
+// Run runs one plan: faults on, safety audited at every event; then healed, and
+// within HealFor nothing may be left unsettled.
+func Run(p Plan) (Result, error) {
+	for _, t := range p.Twins {
+		if t.World != nil {
+			t.World(&p.Options)
+		}
+	}
+	w, err := NewWorld(p.Options)
+	if err != nil {
+		return Result{}, err
+	}
+	defer w.Close()
+	w.faulty = true
+	if err := w.bootAll(p); err != nil {
+		return Result{}, err
+	}
+	left := w.sendBuyers(p)
+	slice := 250 * time.Millisecond
+	for w.now < p.FaultsFor && *left > 0 && w.audit.violation == nil {
+		w.Run(w.now + slice)
+	}
+	w.heal()
+	deadline := w.now + p.HealFor
+	for w.audit.violation == nil && w.now < deadline {
+		w.Run(w.now + slice)
+		if *left == 0 && w.settled() {
+			break
+		}
+		slice = min(2*slice, 8*time.Second)
+		if *left > 0 { // a buyer who comes back hours later
+			deadline = w.now + p.HealFor
+		}
+	}
+	if w.audit.violation == nil {
+		w.audit.end()
+	}
+	return Result{Seed: p.Seed, Hash: w.trace.Hash(), Steps: w.steps, Calls: w.calls, Payments: len(w.audit.intents),
+		Counts: w.counts, Violation: w.audit.violation, Trace: &w.trace}, nil
+}
+
+func (w *World) bootAll(p Plan) error {
+	boot := func(role, prefix string, n int) error {
+		for i := range n {
+			if _, err := w.Boot(role, nodeName(prefix, i), true); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := boot("api", "api", p.APIs); err != nil {
+		return err
+	}
+	if err := boot("resolver", "resolver", 1); err != nil {
+		return err
+	}
+	if err := boot("relay", "relay", p.Relays); err != nil {
+		return err
+	}
+	return boot("worker", "w", p.Workers)
+}
+
+func nodeName(prefix string, i int) string {
+	return prefix + "-" + string(rune('1'+i))
+}
+
+// sendBuyers lets the buyers begin; the counter is how many are not done.
+func (w *World) sendBuyers(p Plan) *int {
+	left := p.Buyers
+	for i := range p.Buyers {
+		b := newBuyer(w, "u"+string(rune('1'+i)), p.IntentsEach)
+		for k, intent := range b.Intents {
+			if p.SameKeys {
+				intent.Key = "same-key-" + string(rune('a'+k))
+			}
+			w.audit.watch(intent)
+		}
+		for _, t := range w.options.Twins {
+			if t.Phone != nil {
+				t.Phone(b)
+			}
+		}
+		phone := NewProcess(w.Scheduler, "phone-"+b.Name, 0, 0)
+		w.processes = append(w.processes, phone)
+		w.Go(phone, w.upTo(3*time.Second), func() { b.run(w, phone, func() { left-- }) })
+	}
+	return &left
+}
+
+// heal ends the faults: what crashed comes back at once, what was lost stays lost.
+func (w *World) heal() {
+	w.faulty, w.healed = false, true
+	w.options.Inject = nil
+	w.core.ClearFaults()
+}
+
+// settled reports whether nothing is left to do.
+func (w *World) settled() bool {
+	a, err := w.stores.Ledger.Audit(background)
+	return err == nil && a.ByState[effect.Pending] == 0 && a.ByState[effect.Unknown] == w.audit.unprovable() && a.OutboxWaiting == 0 && a.IntentsPending == 0 &&
+		a.Credits == a.ByState[effect.Succeeded]
+}
+
+// unprovable counts payments that must stay UNKNOWN.
+func (a *auditor) unprovable() int64 {
+	n := int64(0)
+	for _, f := range a.payments {
+		if f.saved500 && len(f.charges) == 0 && f.settledAs == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// end judges what is left when everything should be settled.
+func (a *auditor) end() {
+	for _, f := range a.payments {
+		p, err := a.w.stores.Ledger.Payment(background, idOf(f.id))
+		switch {
+		case err != nil && len(f.charges) > 0:
+			a.harm(HarmLostEffect, "charge %s has no payment", f.charges[0])
+		case err != nil:
+		case p.State == effect.Failed && len(f.charges) > 0:
+			a.harm(HarmLostEffect, "payment %s is FAILED and was charged %s", f.id, f.charges[0])
+		case p.State == effect.Unknown && f.saved500 && len(f.charges) == 0:
+			a.w.counts.Unprovable++
+		case !p.State.Final():
+			a.harm(HarmStuck, "payment %s is still %s", f.id, p.State)
+		case p.State == effect.Succeeded:
+			a.endSucceeded(f, p)
+		}
+	}
+	audit, err := a.w.stores.Ledger.Audit(background)
+	if err != nil {
+		a.harm(HarmStuck, "the ledger cannot be audited: %v", err)
+		return
+	}
+	if audit.Unbalanced > 0 || audit.WrongBalance > 0 {
+		a.harm(HarmUnbalancedBook, "%d entries do not sum to 0, %d balances are not their sum", audit.Unbalanced, audit.WrongBalance)
+	}
+	for _, i := range a.intents {
+		said := a.told[i.Buyer+" "+i.Key]
+		if i.Done == "SUCCEEDED" && len(a.orders[i.Order]) == 0 {
+			a.harm(HarmContradictory, "order %s was answered SUCCEEDED and never charged", i.Order)
+		}
+		if said != nil && i.Done == "FAILED" && len(a.orders[i.Order]) > 0 {
+			a.harm(HarmLostEffect, "order %s was answered FAILED and charged", i.Order)
+		}
+	}
+}
+
+func (a *auditor) endSucceeded(f *facts, p payments.Payment) {
+	switch {
+	case len(f.charges) == 0:
+		a.harm(HarmContradictory, "payment %s is SUCCEEDED and was never charged", f.id)
+	case f.credits == 0 && f.sent == 0:
+		a.harm(HarmLostEvent, "payment %s is SUCCEEDED and its event was never sent", f.id)
+	case f.credits == 0:
+		a.harm(HarmLostEffect, "payment %s is SUCCEEDED and was never credited", f.id)
+	case f.credited != p.Amount:
+		a.harm(HarmWrongAmount, "payment %s of %d was credited %d", f.id, p.Amount, f.credited)
+	case f.pushes == 0:
+		a.harm(HarmMissingNotice, "payment %s is SUCCEEDED and nobody was told", f.id)
+	default:
+		intent, err := a.w.stores.Notify.Intent(background, notify.Key{EventID: f.id + ":SUCCEEDED", Channel: "push"})
+		if err == nil && intent != nil && intent.State == notify.Pending {
+			a.harm(HarmStuck, "the notification of payment %s is still PENDING", f.id)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/ledger"
+	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/outbox"
+	"github.com/retryproof/retryproof/payments"
+	"github.com/retryproof/retryproof/resolve"
+)
+
+// stores puts a seam around every interface of the stores. The driver below is
+// called with a context that never ends: a call that was sent runs to its end.
+func (x *seam) stores(in payments.Stores) payments.Stores {
+	return payments.Stores{
+		Effects: effects{x, in.Effects}, Due: due{x, in.Due}, Outbox: box{x, in.Outbox}, Inbox: inboxes{x, in.Inbox},
+		Notify: intents{x, in.Notify}, Ledger: books{x, in.Ledger}, Hops: hopSeam{x, in.Hops}, Janitor: janitor{x, in.Janitor},
+	}
+}
+
+var background = context.Background()
+
+type effects struct {
+	x  *seam
+	in effect.Store
+}
+
+func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error) {
+	return call(e.x, ctx, "store", "begin", string(b.GuardID), func() (effect.Seen, error) { return e.in.Begin(background, b) })
+}
+
+func (e effects) Adopt(ctx context.Context, a effect.Adopt) (effect.Seen, error) {
+	return call(e.x, ctx, "store", "adopt", string(a.GuardID), func() (effect.Seen, error) { return e.in.Adopt(background, a) })
+}
+
+func (e effects) Settle(ctx context.Context, s effect.Settle) (effect.Settled, error) {
+	return call(e.x, ctx, "store", "settle "+string(s.To), string(s.ID), func() (effect.Settled, error) {
+		out, err := e.in.Settle(background, s)
+		if err == nil && out.Guard != nil {
+			e.x.w.audit.settled(s, out)
+		}
+		return out, err
+	})
+}
+
+func (e effects) Complete(ctx context.Context, c effect.Completion) (bool, error) {
+	return call(e.x, ctx, "store", "complete", "", func() (bool, error) { return e.in.Complete(background, c) })
+}
+
+func (e effects) Release(ctx context.Context, r effect.Release) (bool, error) {
+	return call(e.x, ctx, "store", "release", string(r.GuardID), func() (bool, error) { return e.in.Release(background, r) })
+}
+
+func (e effects) Look(ctx context.Context, l effect.Look) (effect.Seen, error) {
+	return call(e.x, ctx, "store", "look", string(l.GuardID), func() (effect.Seen, error) { return e.in.Look(background, l) })
+}
+
+type due struct {
+	x  *seam
+	in resolve.Store
+}
+
+func (d due) Due(ctx context.Context, q resolve.Due) ([]effect.Guard, error) {
+	return call(d.x, ctx, "store", "due", "", func() ([]effect.Guard, error) { return d.in.Due(background, q) })
+}
+
+type box struct {
+	x  *seam
+	in outbox.Store
+}
+
+func (b box) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, error) {
+	return call(b.x, ctx, "store", "outbox claim", "", func() ([]outbox.Row, error) { return b.in.Claim(background, c) })
+}
+
+func (b box) Delete(ctx context.Context, relay, eventID string) (bool, error) {
+	return call(b.x, ctx, "store", "outbox delete", eventID, func() (bool, error) { return b.in.Delete(background, relay, eventID) })
+}
+
+func (b box) Defer(ctx context.Context, d outbox.Defer) (bool, error) {
+	return call(b.x, ctx, "store", "outbox defer", d.EventID, func() (bool, error) { return b.in.Defer(background, d) })
+}
+
+func (b box) Park(ctx context.Context, p outbox.Park) (bool, error) {
+	return call(b.x, ctx, "store", "outbox park", p.EventID, func() (bool, error) { return b.in.Park(background, p) })
+}
+
+func (b box) Redrive(ctx context.Context, r outbox.Redrive) (bool, error) {
+	return call(b.x, ctx, "store", "outbox redrive", r.EventID, func() (bool, error) { return b.in.Redrive(background, r) })
+}
+
+func (b box) Stats(ctx context.Context) (outbox.Stats, error) {
+	return call(b.x, ctx, "store", "outbox stats", "", func() (outbox.Stats, error) { return b.in.Stats(background) })
+}
+
+type inboxes struct {
+	x  *seam
+	in inbox.Store
+}
+
+func (i inboxes) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
+	return call(i.x, ctx, "store", "inbox apply", a.Key.EventID, func() (bool, error) {
+		first, err := i.in.Apply(background, a)
+		if err == nil {
+			i.x.w.audit.applied(a, first)
+		}
+		return first, err
+	})
+}
+
+func (i inboxes) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
+	return call(i.x, ctx, "store", "inbox forget", "", func() (int, error) { return i.in.Forget(background, before, limit) })
+}
+
+type intents struct {
+	x  *seam
+	in notify.Store
+}
+
+func (i intents) Intent(ctx context.Context, k notify.Key) (*notify.Intent, error) {
+	return call(i.x, ctx, "store", "intent", k.EventID, func() (*notify.Intent, error) { return i.in.Intent(background, k) })
+}
+
+func (i intents) MarkSent(ctx context.Context, k notify.Key, now time.Time) (bool, error) {
+	return call(i.x, ctx, "store", "mark sent", k.EventID, func() (bool, error) { return i.in.MarkSent(background, k, now) })
+}
+
+func (i intents) Unsent(ctx context.Context, before time.Time, limit int) ([]notify.Intent, error) {
+	return call(i.x, ctx, "store", "unsent", "", func() ([]notify.Intent, error) { return i.in.Unsent(background, before, limit) })
+}
+
+type books struct {
+	x  *seam
+	in payments.Ledger
+}
+
+func (b books) Payment(ctx context.Context, id retryproof.ID) (payments.Payment, error) {
+	return call(b.x, ctx, "store", "payment", string(id), func() (payments.Payment, error) { return b.in.Payment(background, id) })
+}
+
+func (b books) Balance(ctx context.Context, account, currency string) (int64, error) {
+	return call(b.x, ctx, "store", "balance", account, func() (int64, error) { return b.in.Balance(background, account, currency) })
+}
+
+func (b books) Post(ctx context.Context, p []ledger.Posting, now time.Time) error {
+	_, err := call(b.x, ctx, "store", "post", "", func() (struct{}, error) { return struct{}{}, b.in.Post(background, p, now) })
+	return err
+}
+
+func (b books) Audit(ctx context.Context) (payments.Audit, error) {
+	return call(b.x, ctx, "store", "audit", "", func() (payments.Audit, error) { return b.in.Audit(background) })
+}
+
+type hopSeam struct {
+	x  *seam
+	in payments.Hops
+}
+
+func (h hopSeam) AddSightings(ctx context.Context, s []payments.Sighting) error {
+	_, err := call(h.x, ctx, "store", "sightings", "", func() (struct{}, error) { return struct{}{}, h.in.AddSightings(background, s) })
+	return err
+}
+
+func (h hopSeam) Sightings(ctx context.Context, id retryproof.ID) ([]payments.Sighting, error) {
+	return call(h.x, ctx, "store", "sightings", string(id), func() ([]payments.Sighting, error) { return h.in.Sightings(background, id) })
+}
+
+type janitor struct {
+	x  *seam
+	in payments.Janitor
+}
+
+func (j janitor) ForgetClaims(ctx context.Context, now, abandoned time.Time, limit int) (int, error) {
+	return call(j.x, ctx, "store", "forget claims", "", func() (int, error) { return j.in.ForgetClaims(background, now, abandoned, limit) })
+}
