@@ -134,6 +134,10 @@ type Core struct {
 	methods  map[string]string // method → decline code, "" approves
 	// The ids in the order of their numbers: the order of every listing.
 	intentOrder, refundOrder, eventOrder []numbered
+	// owing are the events that may still be owed; due drops the others.
+	owing []numbered
+	// byReference finds PaymentIntents by the metadata that everybody searches for.
+	byReference map[string][]numbered
 
 	executing map[string]fingerprint // keys whose first request has no result yet
 	busy      map[string]bool        // PaymentIntents that a request is changing
@@ -171,6 +175,7 @@ func New(ctx context.Context, cfg Config) (*Core, error) {
 		keys: map[string]*keyMemory{}, intents: map[string]*intent{}, refunds: map[string]*refund{},
 		events: map[string]*event{}, methods: map[string]string{},
 		executing: map[string]fingerprint{}, busy: map[string]bool{}, counts: map[string]*keyCount{},
+		byReference: map[string][]numbered{},
 	}
 	if cfg.Journal == nil {
 		return c, nil

@@ -228,7 +228,8 @@ func (c *Core) execute(ctx context.Context, k *call) (Response, []string, error)
 	}
 	if w.Key != "" || w.Intent != nil || w.Refund != nil {
 		if err := c.commit(ctx, record{At: now, Write: w}); err != nil {
-			return *k.fail(internal("The emulator could not record the request; nothing happened and nothing was saved.")), nil, nil
+			f := internal("The emulator could not record the request; nothing happened and nothing was saved.")
+			return *k.fail(f), nil, nil //nolint:nilerr // the failure is the answer
 		}
 	}
 	return Response{ID: k.id, Status: w.Status, Body: w.Body}, early, nil

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/retryproof/retryproof/psp/emulator"
@@ -189,5 +190,32 @@ func TestAWebhookGoesOverHTTPUntilTheReceiverSaysYes(t *testing.T) {
 	}
 	if calls != 4 {
 		t.Errorf("calls: got %d, want 4", calls)
+	}
+}
+
+// case 16
+func TestFiftyAtOnceWithOneKeyChargeOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	url := serve(t, w, emulator.HandlerConfig{})
+	body := charge("").Form.Encode()
+	status := make([]int, 50)
+	var all sync.WaitGroup
+	for i := range status {
+		all.Go(func() {
+			status[i], _ = send(t, "POST", url+"/v1/payment_intents", body, "Idempotency-Key", "k", "Content-Type", formType)
+		})
+	}
+	all.Wait()
+	paid := 0
+	for _, s := range status {
+		if s == 200 {
+			paid++
+		} else if s != 409 {
+			t.Errorf("got %d, want 200 or 409", s)
+		}
+	}
+	if got := w.core.Charges(); len(got) != 1 || paid == 0 || got[0].Requests != 50 || got[0].Replays != paid-1 {
+		t.Errorf("got %+v and %d times 200, want one charge and replays for the rest", got, paid)
 	}
 }

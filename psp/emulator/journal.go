@@ -15,7 +15,8 @@ type Journal interface {
 	// Append returns nil when the record is durable. An error must mean that the
 	// record is not there and never will be: a journal that lost the answer to its
 	// own commit has to look before it returns. (Should the record be there
-	// nevertheless, a repeat of the same key replaces it instead of adding to it.)
+	// nevertheless, a repeat of the same request under the same key takes its place
+	// and does not add to it.)
 	Append(ctx context.Context, record []byte) error
 	// Replay calls f with every record in the order of their appends and returns
 	// f's first error. f does not keep the slice.
@@ -130,6 +131,9 @@ func (c *Core) apply(r record) {
 		if e := c.events[w.Event]; e != nil && w.Delivered > e.delivered {
 			e.delivered, e.attempts = w.Delivered, 0
 			e.next = r.At.Add(e.Gap)
+			if e.delivered >= e.Times {
+				e.Payload = nil // the journal has it
+			}
 		}
 	}
 	if m := r.Method; m != nil {
@@ -142,7 +146,9 @@ func (c *Core) applyWrite(w *writeRecord) {
 		c.keys[w.Key] = &keyMemory{FirstUse: w.FirstUse, Fingerprint: w.Fingerprint, Life: w.Life, Status: w.Status, Body: w.Body}
 	}
 	if w.Intent != nil {
-		c.intentOrder = enlist(c.intentOrder, c.intents[w.Intent.ID] == nil, w.Intent.Seq, w.Intent.ID)
+		isNew, ref := c.intents[w.Intent.ID] == nil, w.Intent.Metadata[referenceKey]
+		c.intentOrder = enlist(c.intentOrder, isNew, w.Intent.Seq, w.Intent.ID)
+		c.byReference[ref] = enlist(c.byReference[ref], isNew && ref != "", w.Intent.Seq, w.Intent.ID)
 		c.intents[w.Intent.ID] = w.Intent
 		c.seq = max(c.seq, w.Intent.Seq)
 	}
@@ -155,6 +161,7 @@ func (c *Core) applyWrite(w *writeRecord) {
 		e := w.Events[i]
 		e.next = e.Due
 		c.eventOrder = enlist(c.eventOrder, c.events[e.ID] == nil, e.Seq, e.ID)
+		c.owing = enlist(c.owing, c.events[e.ID] == nil, e.Seq, e.ID)
 		c.events[e.ID] = &e
 		c.seq = max(c.seq, e.Seq)
 	}

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -30,36 +31,48 @@ var (
 	refundParams  = []string{"payment_intent", "charge", "amount", "reason", "metadata", "expand"}
 	listParams    = []string{"limit", "starting_after", "ending_before", "created", "expand"}
 	searchParams  = []string{"query", "limit", "page", "expand"}
+
+	refundListParams = append([]string{"payment_intent", "charge"}, listParams...)
 )
 
+// routes are the endpoints, the first match first; "*" is an id.
+var routes = []struct {
+	method, path string
+	route        route
+}{
+	{http.MethodPost, "payment_intents", route{operation: OperationCharge, write: true, parse: parseCreate, execute: executeCreate}},
+	{http.MethodGet, "payment_intents", route{operation: OperationRetrieve, parse: parseOnly(listParams), read: listIntents}},
+	{http.MethodGet, "payment_intents/search", route{operation: OperationSearch, parse: parseOnly(searchParams), read: searchIntents}},
+	{http.MethodGet, "payment_intents/*", route{operation: OperationRetrieve, parse: parseOnly([]string{"expand"}), read: readIntent}},
+	{http.MethodPost, "payment_intents/*/confirm", route{operation: OperationCharge, write: true, parse: parseConfirm, execute: executeConfirm}},
+	{http.MethodPost, "refunds", route{operation: OperationRefund, write: true, parse: parseRefund, execute: executeRefund}},
+	{http.MethodGet, "refunds", route{operation: OperationRetrieve, parse: parseOnly(refundListParams), read: listRefunds}},
+	{http.MethodGet, "refunds/*", route{operation: OperationRetrieve, parse: parseOnly(nil), read: readRefund}},
+}
+
 func findRoute(r Request) (route, *failure) {
-	segments := strings.Split(strings.TrimPrefix(r.Path, "/v1/"), "/")
-	for i, s := range segments {
-		if u, err := url.PathUnescape(s); err == nil {
-			segments[i] = u
-		}
-	}
-	if !strings.HasPrefix(r.Path, "/v1/") || slices.Contains(segments, "") {
+	path, ok := strings.CutPrefix(r.Path, "/v1/")
+	segments := strings.Split(path, "/")
+	if !ok || slices.Contains(segments, "") {
 		return route{}, unknownRoute(r)
 	}
-	post, get := r.Method == "POST", r.Method == "GET"
-	switch what := segments[0]; {
-	case what == "payment_intents" && len(segments) == 1 && post:
-		return route{operation: OperationCharge, write: true, parse: parseCreate, execute: executeCreate}, nil
-	case what == "payment_intents" && len(segments) == 1 && get:
-		return route{operation: OperationRetrieve, parse: parseList, read: listIntents}, nil
-	case what == "payment_intents" && len(segments) == 2 && get && segments[1] == "search":
-		return route{operation: OperationSearch, parse: parseOnly(searchParams), read: searchIntents}, nil
-	case what == "payment_intents" && len(segments) == 2 && get:
-		return route{operation: OperationRetrieve, id: segments[1], parse: parseOnly([]string{"expand"}), read: readIntent}, nil
-	case what == "payment_intents" && len(segments) == 3 && post && segments[2] == "confirm":
-		return route{operation: OperationCharge, write: true, id: segments[1], parse: parseConfirm, execute: executeConfirm}, nil
-	case what == "refunds" && len(segments) == 1 && post:
-		return route{operation: OperationRefund, write: true, parse: parseRefund, execute: executeRefund}, nil
-	case what == "refunds" && len(segments) == 1 && get:
-		return route{operation: OperationRetrieve, parse: parseRefundList, read: listRefunds}, nil
-	case what == "refunds" && len(segments) == 2 && get:
-		return route{operation: OperationRetrieve, id: segments[1], parse: parseOnly(nil), read: readRefund}, nil
+	for _, known := range routes {
+		pattern := strings.Split(known.path, "/")
+		if known.method != r.Method || len(pattern) != len(segments) {
+			continue
+		}
+		found, fits := known.route, true
+		for i, p := range pattern {
+			if p != "*" {
+				fits = fits && p == segments[i]
+				continue
+			}
+			id, err := url.PathUnescape(segments[i])
+			found.id, fits = id, fits && err == nil
+		}
+		if fits {
+			return found, nil
+		}
 	}
 	return route{}, unknownRoute(r)
 }
@@ -73,12 +86,6 @@ func unknownRoute(r Request) *failure {
 
 func parseOnly(allowed []string) func(*Core, *call) (*form, *failure) {
 	return func(_ *Core, k *call) (*form, *failure) { return parseForm(k.Form, allowed...) }
-}
-
-func parseList(_ *Core, k *call) (*form, *failure) { return parseForm(k.Form, listParams...) }
-
-func parseRefundList(_ *Core, k *call) (*form, *failure) {
-	return parseForm(k.Form, append([]string{"payment_intent", "charge"}, listParams...)...)
 }
 
 func readIntent(c *Core, k *call, now time.Time) ([]byte, *failure) {
@@ -187,10 +194,16 @@ func searchIntents(c *Core, k *call, now time.Time) ([]byte, *failure) {
 		}
 		below = n
 	}
+	candidates := c.intentOrder
+	for _, cl := range clauses {
+		if cl.metadata && cl.field == referenceKey && cl.value != "" {
+			candidates = c.byReference[cl.value]
+		}
+	}
 	out := listJSON{Object: "search_result", Data: []any{}, URL: k.Path}
-	for at := len(c.intentOrder) - 1; at >= 0; at-- {
-		i := c.intents[c.intentOrder[at].id]
-		if (below >= 0 && i.Seq >= below) || i.Created.Add(c.cfg.SearchLag).After(now) || !i.matches(clauses, now) {
+	for at := len(candidates) - 1; at >= 0; at-- {
+		number, i := candidates[at].seq, c.intents[candidates[at].id]
+		if (below >= 0 && number >= below) || i.Created.Add(c.cfg.SearchLag).After(now) || !i.matches(clauses, now) {
 			continue
 		}
 		if len(out.Data) == limit {
@@ -198,7 +211,7 @@ func searchIntents(c *Core, k *call, now time.Time) ([]byte, *failure) {
 			break
 		}
 		out.Data = append(out.Data, i.render(now, k.form.wantsCharge()))
-		token := strconv.FormatInt(i.Seq, 10)
+		token := strconv.FormatInt(number, 10)
 		out.NextPage = &token
 	}
 	if !out.HasMore {

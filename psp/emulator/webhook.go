@@ -162,8 +162,9 @@ func (c *Core) due() []string {
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.owing = slices.DeleteFunc(c.owing, func(n numbered) bool { return c.events[n.id].delivered >= c.events[n.id].Times })
 	var found []*event
-	for _, o := range c.eventOrder {
+	for _, o := range c.owing {
 		if e := c.events[o.id]; e.owed() && !e.next.After(now) {
 			found = append(found, e)
 		}
@@ -184,7 +185,7 @@ func (c *Core) NextWebhook() (time.Time, bool) {
 	defer c.mu.Unlock()
 	var at time.Time
 	found := false
-	for _, o := range c.eventOrder {
+	for _, o := range c.owing {
 		if e := c.events[o.id]; e.owed() && (!found || e.next.Before(at)) {
 			at, found = e.next, true
 		}
