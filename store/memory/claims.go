@@ -51,13 +51,19 @@ func (c *claims) indexOf(held *effect.Claim) *index[*effect.Claim] {
 	return &c.expiring
 }
 
-// put writes a claim in place of what was there.
-func (c *claims) put(fresh *effect.Claim) {
-	c.drop(fresh.Scope)
-	c.byScope[fresh.Scope] = fresh
-	if fresh.State == effect.InProgress || !fresh.ExpiresAt.IsZero() { // zero: never expires
-		c.indexOf(fresh).add(fresh)
+// put writes a claim, in place of held when one was there.
+func (c *claims) put(held *effect.Claim, fresh effect.Claim) *effect.Claim {
+	if held == nil {
+		held = &fresh
+		c.byScope[fresh.Scope] = held
+	} else {
+		c.indexOf(held).remove(held)
+		*held = fresh
 	}
+	if held.State == effect.InProgress || !held.ExpiresAt.IsZero() { // zero: never expires
+		c.indexOf(held).add(held)
+	}
+	return held
 }
 
 func (c *claims) drop(s retryproof.Scope) {
@@ -69,16 +75,15 @@ func (c *claims) drop(s retryproof.Scope) {
 
 // claim is step 1 of Begin: written if absent or expired.
 func (c *claims) claim(b effect.Begin) *effect.Claim {
-	held := c.live(b.Scope, round(b.Now))
-	if held == nil {
-		held = newClaim(b)
-		c.put(held)
+	held := c.byScope[b.Scope]
+	if held.Expired(round(b.Now)) {
+		held = c.put(held, newClaim(b))
 	}
 	return held
 }
 
-func newClaim(b effect.Begin) *effect.Claim {
-	return &effect.Claim{
+func newClaim(b effect.Begin) effect.Claim {
+	return effect.Claim{
 		Scope: b.Scope, GuardID: b.GuardID, Fingerprint: b.Fingerprint,
 		State: effect.InProgress, Owner: b.Owner, Until: round(b.Until),
 	}
@@ -117,12 +122,11 @@ func (c *claims) adopt(a effect.Adopt) {
 	if !c.takes(a) {
 		return
 	}
-	held := c.live(a.Scope, round(a.Now))
-	fresh := newClaim(beginOf(a))
-	if held != nil {
+	held, fresh := c.byScope[a.Scope], newClaim(beginOf(a))
+	if !held.Expired(round(a.Now)) {
 		fresh.GuardID, fresh.Fingerprint = held.GuardID, held.Fingerprint
 	}
-	c.put(fresh)
+	c.put(held, fresh)
 }
 
 // complete stores an answer or a pointer; see effect.Completion.
@@ -139,7 +143,7 @@ func (c *claims) complete(done effect.Completion) bool {
 	}
 	fresh := *held
 	fresh.State, fresh.Answer, fresh.ExpiresAt = effect.Complete, copyAnswer(done.Answer), round(done.ExpiresAt)
-	c.put(&fresh)
+	c.put(held, fresh)
 	return true
 }
 

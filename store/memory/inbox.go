@@ -17,14 +17,14 @@ type noted struct {
 }
 
 type inboxRows struct {
-	byKey map[retryproof.InboxKey]noted
-	byAge index[noted]
+	byKey map[retryproof.InboxKey]*noted
+	byAge index[*noted]
 }
 
 func newInboxRows() inboxRows {
 	return inboxRows{
-		byKey: map[retryproof.InboxKey]noted{},
-		byAge: index[noted]{compare: func(a, b noted) int {
+		byKey: map[retryproof.InboxKey]*noted{},
+		byAge: index[*noted]{compare: func(a, b *noted) int {
 			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.key.Consumer, b.key.Consumer),
 				cmp.Compare(a.key.Source, b.key.Source), cmp.Compare(a.key.EventID, b.key.EventID))
 		}},
@@ -32,12 +32,11 @@ func newInboxRows() inboxRows {
 }
 
 func (i *inboxRows) has(k retryproof.InboxKey) bool {
-	_, ok := i.byKey[k]
-	return ok
+	return i.byKey[k] != nil
 }
 
 func (i *inboxRows) note(k retryproof.InboxKey, at time.Time) {
-	n := noted{k, at}
+	n := &noted{k, at}
 	i.byKey[k] = n
 	i.byAge.add(n)
 }
@@ -81,7 +80,7 @@ func (i inboxStore) Forget(ctx context.Context, before time.Time, limit int) (in
 	}
 	defer i.s.mu.Unlock()
 	before = round(before)
-	old := i.s.inbox.byAge.first(limit, func(n noted) bool { return n.at.Before(before) })
+	old := i.s.inbox.byAge.first(limit, func(n *noted) bool { return n.at.Before(before) })
 	for _, n := range old {
 		i.s.inbox.byAge.remove(n)
 		delete(i.s.inbox.byKey, n.key)

@@ -46,27 +46,29 @@ func checkPostings(postings []ledger.Posting) error {
 	return nil
 }
 
-// fits refuses postings that would overflow a balance.
+// fits refuses postings that would overflow a balance. The postings of one call
+// are few, so that earlier ones are added up again instead of kept in a map.
 func (l *ledgerRows) fits(postings []ledger.Posting) error {
-	if len(postings) == 0 {
-		return nil
-	}
-	balances := make(map[accountKey]int64, len(postings))
-	for _, p := range postings {
-		if _, there := l.posted[postingKey{p.Ref, p.Account}]; there {
+	for i, p := range postings {
+		if l.there(p) {
 			continue
 		}
-		k := accountKey{p.Account, p.Currency}
-		old, counted := balances[k]
-		if !counted {
-			old = l.balances[k]
+		balance := l.balances[accountKey{p.Account, p.Currency}]
+		for _, earlier := range postings[:i] {
+			if earlier.Account == p.Account && earlier.Currency == p.Currency && !l.there(earlier) {
+				balance += earlier.Amount
+			}
 		}
-		if (old+p.Amount > old) != (p.Amount > 0) {
+		if (balance+p.Amount > balance) != (p.Amount > 0) {
 			return invalid("the balance of " + p.Account + " would overflow")
 		}
-		balances[k] = old + p.Amount
 	}
 	return nil
+}
+
+func (l *ledgerRows) there(p ledger.Posting) bool {
+	_, there := l.posted[postingKey{p.Ref, p.Account}]
+	return there
 }
 
 // post writes postings that fit; one that is there is left.

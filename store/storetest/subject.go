@@ -86,13 +86,6 @@ func (w *world) subjectOf(k kind, scope retryproof.Scope) *subject {
 	}
 }
 
-// on is the same effect through another instance.
-func (s *subject) on(other Stores) *subject {
-	copied := *s
-	copied.store = s.kind.store(other)
-	return &copied
-}
-
 // row is the business row that a first request brings.
 func (s *subject) row(now time.Time) any {
 	if !s.kind.payments {

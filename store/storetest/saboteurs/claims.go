@@ -19,6 +19,7 @@ func claimFaults() []Saboteur {
 		{"guard-for-a-lost-claim", "Begin inserts the guard although the claim was lost", "LostClaimInsertsNoGuard", inEffects(guardForALostClaim)},
 		{"check-then-act", "Begin looks first and believes what it saw", "TwoMeaningsOfOneKeyNeverBothRun", inEffects(checkThenAct)},
 		{"scope-joined", "the parts of a scope are joined with ':'", "ScopesNeverMeet", inEffects(scopeJoined)},
+		{"nul-removed", "a NUL byte is removed instead of kept or refused", "TextsThatCannotBeHeldAreRefused", inEffects(nulRemoved)},
 		{"fingerprint-cut", "only the newest version of a fingerprint is stored", "FingerprintsComeBackByteForByte", inEffects(fingerprintCut)},
 		{"lease-in-seconds", "the end of a lease is kept in whole seconds", "AdoptAtLeaseEndPlusMarginIsRefusedAndAMicrosecondLaterAccepted", inEffects(leaseInSeconds)},
 		{"adopt-at-the-margin", "a lease is stale at exactly its end + margin: >= for >", "AdoptAtLeaseEndPlusMarginIsRefusedAndAMicrosecondLaterAccepted", inEffects(adoptAtTheMargin)},
@@ -129,6 +130,19 @@ func named(seen effect.Seen, asked retryproof.Scope) effect.Seen {
 		seen.Guard.Scope = asked
 	}
 	return seen
+}
+
+func nulRemoved(right effect.Store, _ effect.Keys, _ effect.Guards) effect.Store {
+	return store{Store: right,
+		begin: func(ctx context.Context, b effect.Begin) (effect.Seen, error) {
+			b.Scope.Caller = strings.ReplaceAll(b.Scope.Caller, "\x00", "")
+			return right.Begin(ctx, b)
+		},
+		look: func(ctx context.Context, l effect.Look) (effect.Seen, error) {
+			l.Scope.Caller = strings.ReplaceAll(l.Scope.Caller, "\x00", "")
+			return right.Look(ctx, l)
+		},
+	}
 }
 
 func fingerprintCut(right effect.Store, _ effect.Keys, _ effect.Guards) effect.Store {

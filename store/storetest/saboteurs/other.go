@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -33,6 +34,7 @@ func otherFaults() []Saboteur {
 		{"sightings-replaced", "a sighting replaces the count instead of adding to it", "SightingsAddUpAndKeepTheLatestTime", sightingsReplaced},
 		{"janitor-of-the-living", "the janitor deletes claims whose owner is alive", "AbandonedClaimsAreForgotten", janitorOfTheLiving},
 		{"janitor-unbounded", "the janitor ignores its limit", "JanitorIsBounded", janitorUnbounded},
+		{"restart-forgets", "a restart begins with an empty database", "RestartKeepsEverything", restartForgets},
 		{"publish-beside-the-transaction", "Publish stores the event at once", "TransactionThatFailsLeavesNothing", publishBeside},
 		{"publish-into-nothing", "a publish after the end is dropped in silence", "PublishAfterTheEndIsAnError", publishIntoNothing},
 	}
@@ -196,6 +198,11 @@ func (f forgetsAll) ForgetClaims(ctx context.Context, now, abandoned time.Time, 
 
 func janitorUnbounded(s storetest.Stores) storetest.Stores {
 	s.Payments.Janitor = forgetsAll{s.Payments.Janitor}
+	return s
+}
+
+func restartForgets(s storetest.Stores) storetest.Stores {
+	s.Reopen = func(*testing.T) storetest.Stores { return Right() }
 	return s
 }
 

@@ -25,6 +25,7 @@ func settleFaults() []Saboteur {
 		{"final-answer-replaced", "a final answer is replaced by a later one", "FinalAnswerIsNeverReplaced", inEffects(finalAnswerReplaced)},
 		{"pointer-stays", "a pointer is never rewritten to the final answer", "PointerIsRewrittenByItsOwner", inEffects(pointerStays)},
 		{"empty-answer-is-a-pointer", "an answer without status and body is stored as a pointer", "AnswersComeBackByteForByte", inEffects(emptyAnswerIsAPointer)},
+		{"large-answer-cut", "an answer's body is cut at 1 MiB", "LargeAnswersAreKeptOrRefused", inEffects(largeAnswerCut)},
 		{"headers-joined", "header values are joined with ', '", "AnswersComeBackByteForByte", inEffects(headersJoined)},
 		{"answer-shared", "the store keeps the caller's slices", "CallersMayChangeWhatTheyPassedAndGot", inEffects(answerShared)},
 		{"tries-not-counted", "an adoption does not raise Tries", "EveryAdoptionRaisesTries", inEffects(triesNotCounted)},
@@ -140,6 +141,17 @@ func emptyAnswerIsAPointer(right effect.Store, _ effect.Keys, _ effect.Guards) e
 	return store{Store: right, complete: func(ctx context.Context, c effect.Completion) (bool, error) {
 		if c.Answer != nil && c.Answer.Status == 0 && len(c.Answer.Body) == 0 {
 			c.Answer = nil
+		}
+		return right.Complete(ctx, c)
+	}}
+}
+
+func largeAnswerCut(right effect.Store, _ effect.Keys, _ effect.Guards) effect.Store {
+	return store{Store: right, complete: func(ctx context.Context, c effect.Completion) (bool, error) {
+		if c.Answer != nil {
+			short := *c.Answer
+			short.Body = short.Body[:min(len(short.Body), 1<<20)]
+			c.Answer = &short
 		}
 		return right.Complete(ctx, c)
 	}}
