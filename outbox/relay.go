@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -110,6 +111,9 @@ func (c Config) Validate() error {
 	if c.Batch < 0 || c.MaxAttempts < 0 {
 		errs = append(errs, fmt.Errorf("outbox: Batch %d and MaxAttempts %d must not be negative", c.Batch, c.MaxAttempts))
 	}
+	if c.SendTimeout < 0 {
+		errs = append(errs, fmt.Errorf("outbox: SendTimeout is %v, must not be negative", c.SendTimeout))
+	}
 	if c.Lease <= c.SendTimeout {
 		errs = append(errs, fmt.Errorf("outbox: Lease > SendTimeout fails: %v ≤ %v: a lease would end during a send", c.Lease, c.SendTimeout))
 	}
@@ -139,8 +143,8 @@ func NewRelay(store Store, publisher Publisher, config Config) (*Relay, error) {
 	return &Relay{store: store, queue: publisher, config: config, token: "relay-" + entropy.Token(config.Rand)}, nil
 }
 
-// RunOnce claims one batch and publishes it. It returns how many rows it sent or
-// parked.
+// RunOnce claims one batch and publishes it. It returns how many rows it sent and
+// deleted, or parked.
 func (r *Relay) RunOnce(ctx context.Context) (int, error) {
 	now := r.config.Clock.Now()
 	until := now.Add(r.config.Lease)
@@ -157,8 +161,7 @@ func (r *Relay) RunOnce(ctx context.Context) (int, error) {
 		if late || slices.Contains(held, row.Group) {
 			// Give it back: the lease could end during the send, or an earlier
 			// event of its group failed and order comes before speed.
-			_, err = r.store.Defer(ctx, Defer{Relay: r.token, EventID: row.ID, NextAt: now, Untried: true})
-			failures = append(failures, err)
+			failures = append(failures, r.giveBack(ctx, Defer{EventID: row.ID, NextAt: now, Untried: true}))
 			continue
 		}
 		ok, err := r.publish(ctx, row)
@@ -191,32 +194,64 @@ func (r *Relay) publish(ctx context.Context, row Row) (bool, error) {
 	if permanent || row.Attempts >= r.config.MaxAttempts && alive {
 		return r.park(ctx, row, err)
 	}
-	wait := min(r.config.MinBackoff<<min(row.Attempts-1, 20), r.config.MaxBackoff)
+	wait := r.backoff(row.Attempts)
 	wait = wait/2 + time.Duration(entropy.Fraction(r.config.Rand)*float64(wait/2))
-	_, deferErr := r.store.Defer(ctx, Defer{Relay: r.token, EventID: row.ID, NextAt: r.config.Clock.Now().Add(wait), Reason: reason(err)})
+	deferErr := r.giveBack(ctx, Defer{EventID: row.ID, NextAt: r.config.Clock.Now().Add(wait), Reason: reason(err)})
 	return false, errors.Join(fmt.Errorf("outbox: send %s: %w", row.ID, err), deferErr)
 }
 
-// deleteSent removes a row that the queue has. When that fails the row is sent
-// again later, under the same id.
+// backoff doubles from MinBackoff up to MaxBackoff.
+func (r *Relay) backoff(attempts int) time.Duration {
+	wait := r.config.MinBackoff
+	for range attempts - 1 {
+		if wait >= r.config.MaxBackoff/2 {
+			return r.config.MaxBackoff
+		}
+		wait *= 2
+	}
+	return wait
+}
+
+// writeContext lets the bookkeeping of a row outlive a relay that is told to stop:
+// otherwise what it sent is sent again, and what it holds waits for the lease's end.
+func (r *Relay) writeContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return r.config.Clock.WithTimeout(context.WithoutCancel(ctx), r.config.SendTimeout)
+}
+
+func (r *Relay) giveBack(ctx context.Context, d Defer) error {
+	ctx, cancel := r.writeContext(ctx)
+	defer cancel()
+	d.Relay = r.token
+	_, err := r.store.Defer(ctx, d)
+	return err
+}
+
+// deleteSent removes a row that the queue has, and reports whether its group may
+// go on. When that fails the row is sent again later, under the same id. When the
+// lease was lost, the group is another relay's now.
 func (r *Relay) deleteSent(ctx context.Context, row Row) (bool, error) {
+	ctx, cancel := r.writeContext(ctx)
+	defer cancel()
 	deleted, err := r.store.Delete(ctx, r.token, row.ID)
 	if err == nil && !deleted {
 		r.config.Observe("fenced", row.Event)
 	}
-	return err == nil, err
+	return deleted, err
 }
 
 func (r *Relay) park(ctx context.Context, row Row, cause error) (bool, error) {
+	ctx, cancel := r.writeContext(ctx)
+	defer cancel()
 	parked, err := r.store.Park(ctx, Park{Relay: r.token, EventID: row.ID, Now: r.config.Clock.Now(), Reason: reason(cause)})
 	if parked {
 		r.config.Observe("parked", row.Event)
 	}
-	return err == nil, err
+	return parked, err
 }
 
-// reason keeps an error short enough for a column that people read.
+// reason keeps an error short enough for a column that people read, and in UTF-8,
+// which databases insist on.
 func reason(err error) string {
 	s := err.Error()
-	return s[:min(len(s), 500)]
+	return strings.ToValidUTF8(s[:min(len(s), 500)], "?")
 }
