@@ -61,7 +61,7 @@ type Begin struct {
 //   - the guard: when present, it must be PENDING or UNKNOWN, belong to
 //     GuardFrom, and its lease must be stale (Until + Margin < Now); then Owner
 //     and Until are set, State becomes To, and Tries is raised by one. When it is
-//     absent and Begin is set, it is inserted PENDING as in Begin.
+//     absent and Insert is set, it is inserted PENDING as in Begin.
 //   - the claim, unless GuardOnly: when present it must be IN_PROGRESS, belong
 //     to ClaimFrom and be stale, or be a pointer that belongs to ClaimFrom; then
 //     it becomes IN_PROGRESS with Owner and Until. When absent it is inserted.
