@@ -55,6 +55,9 @@ func (s *System) charge(ctx context.Context, a *effect.Attempt, p Payment) (effe
 	s.saw(p.ID, hopPSP, "calls")
 	charge, err := s.deps.PSP.Charge(callCtx, chargeRequest(a.Key("charge"), p))
 	f, final := s.finish(p, charge, err)
+	if !a.TookOver() && refusedForGood(err) {
+		f, final = s.failed(p, Outcome{DeclineCode: "invalid_request"}), true
+	}
 	if !final {
 		s.deps.Log.Info("a charge ended without a definite answer", "payment", p.ID, "error", err)
 		return a.Unknown(ctx)
@@ -71,9 +74,6 @@ func chargeRequest(key string, p Payment) psp.ChargeRequest {
 // resolver and the webhook alike.
 func (s *System) finish(p Payment, c psp.Charge, err error) (effect.Finish, bool) {
 	if err != nil {
-		if retryproof.OutcomeOf(err) == retryproof.NotDone && slices.Contains([]retryproof.Code{retryproof.CodeInvalid, retryproof.CodePermanent}, retryproof.CodeOf(err)) {
-			return s.failed(p, Outcome{DeclineCode: "invalid_request"}), true
-		}
 		return effect.Finish{}, false
 	}
 	switch c.State {
@@ -87,6 +87,14 @@ func (s *System) finish(p Payment, c psp.Charge, err error) (effect.Finish, bool
 		return s.failed(p, Outcome{ChargeID: c.ID, DeclineCode: c.DeclineCode}), true
 	}
 	return effect.Finish{}, false
+}
+
+// refusedForGood reports that the PSP refused the request as such, so that no
+// repeat of it can charge. It settles a payment only when the request was the first
+// under its key: the refusal of a repeat says nothing about what went before.
+func refusedForGood(err error) bool {
+	return retryproof.OutcomeOf(err) == retryproof.NotDone &&
+		slices.Contains([]retryproof.Code{retryproof.CodeInvalid, retryproof.CodePermanent}, retryproof.CodeOf(err))
 }
 
 func (s *System) succeeded(p Payment, o Outcome) effect.Finish {

@@ -3,10 +3,7 @@
 // that it needs; psp/stripe satisfies it for Stripe and for psp/emulator alike.
 package psp
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 // State is what became of a charge.
 type State string
@@ -53,7 +50,8 @@ type Charge struct {
 	Replayed bool
 }
 
-// WebhookEvent is a verified message from the PSP about a charge.
+// WebhookEvent is a verified message from the PSP about a charge. A genuine message
+// that is not about one of our charges has an empty Charge: take it and forget it.
 type WebhookEvent struct {
 	// ID is the sender's event id: the key of the webhook inbox.
 	ID     string
@@ -61,7 +59,3 @@ type WebhookEvent struct {
 	Charge Charge
 	At     time.Time
 }
-
-// ErrIgnored is what an adapter's webhook parser returns, perhaps wrapped, for a
-// genuine message that says nothing about a charge: take it and forget it.
-var ErrIgnored = errors.New("psp: the message says nothing about a charge")
