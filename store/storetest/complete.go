@@ -21,6 +21,7 @@ func completeCases() []effectCase {
 		{name: "ReleaseUndoesABegin", run: releaseUndoes},
 		{name: "ReleaseByAnotherOwnerChangesNothing", run: foreignRelease},
 		{name: "ReleaseLeavesWhatHasMovedOn", run: releaseAfterMove},
+		{name: "ReleaseGivesBackAClaimWithoutItsGuard", run: releaseClaimAlone},
 		{name: "LookFindsClaimAndGuardEachAlone", run: lookEachAlone},
 	}
 }
@@ -196,6 +197,30 @@ func releaseAfterMove(s *subject) {
 	guard := describeGuard(swept.look(8).Guard)
 	check(s.world, "the guard of a resolver is gone", swept.release("A1"), false)
 	check(s.world, "the guard of a resolver", describeGuard(swept.look(8).Guard), guard)
+	check(s.world, "the claim is gone all the same", describeClaim(swept.look(8).Claim), "no claim")
+}
+
+// A request that claimed an expired key for nothing gives the claim back alone.
+func releaseClaimAlone(s *subject) {
+	s.begin("A1", 0.02)
+	m := s.settlement("A1", effect.Succeeded, 1)
+	m.Claim = s.completion("A1", ok200("final"), 100)
+	s.settle(m)
+	guard := describeGuard(s.look(1).Guard)
+	s.begin("A2", 200)
+	check(s.world, "the guard is gone", s.release("A2"), false)
+	seen := s.look(200)
+	check(s.world, "the claim", describeClaim(seen.Claim), "no claim")
+	check(s.world, "the guard", describeGuard(seen.Guard), guard)
+
+	other := s.subject(s.kind, "K2")
+	other.begin("A1", 0.02)
+	other.complete("A1", nil, 2)
+	other.begin("C", 3) // finds A1's guard PENDING
+	check(s.world, "A1's guard is gone", other.release("A1"), true)
+	seen = other.look(4)
+	other.wantClaim(seen.Claim, effect.InProgress, "C")
+	check(s.world, "A1's guard", describeGuard(seen.Guard), "no guard")
 }
 
 func lookEachAlone(s *subject) {
