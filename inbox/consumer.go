@@ -140,5 +140,12 @@ func (c *Consumer) apply(ctx context.Context, d queue.Delivery) error {
 }
 
 func (c *Consumer) backoff(attempt int) time.Duration {
-	return min(c.config.MinBackoff<<min(max(attempt-1, 0), 20), c.config.MaxBackoff)
+	wait := c.config.MinBackoff
+	for range attempt - 1 {
+		if wait >= c.config.MaxBackoff/2 {
+			return c.config.MaxBackoff
+		}
+		wait *= 2
+	}
+	return min(wait, c.config.MaxBackoff)
 }
