@@ -20,6 +20,11 @@ type index[T any] struct {
 
 // find returns where the item is, or belongs.
 func (x *index[T]) find(item T) (block, at int, found bool) {
+	if n := len(x.blocks); n > 0 { // most items belong behind all others
+		if last := x.blocks[n-1]; x.compare(last[len(last)-1], item) < 0 {
+			return n, 0, false
+		}
+	}
 	block, _ = slices.BinarySearchFunc(x.blocks, item, func(b []T, item T) int {
 		return x.compare(b[len(b)-1], item)
 	})
