@@ -168,16 +168,23 @@ func (r *Resolver) RunOnce(ctx context.Context) (int, error) {
 
 // settle leases one effect, asks and records the answer.
 func (r *Resolver) settle(ctx context.Context, g effect.Guard) (bool, error) {
-	g, mine, err := r.engine.Lease(ctx, g, r.token, r.config.Lease)
-	if err != nil || !mine {
-		r.config.Observe("overtaken", g)
+	leased, mine, err := r.engine.Lease(ctx, g, r.token, r.config.Lease)
+	if err != nil {
 		return false, err
 	}
+	if !mine {
+		r.config.Observe("overtaken", g)
+		return false, nil
+	}
+	g = leased
 	r.nextAsk = r.config.Clock.Now().Add(time.Duration(float64(time.Second) / r.config.Rate))
 	r.config.Observe("asked", g)
 	askCtx, cancel := r.config.Clock.WithTimeout(ctx, r.config.Lease)
 	f, askErr := r.ask(askCtx, g)
 	cancel()
+	if askErr == nil && f.State != effect.Succeeded && f.State != effect.Failed {
+		askErr = fmt.Errorf("resolve: the answer about %s is %q, which is no final outcome", g.ID, f.State)
+	}
 	if askErr != nil {
 		return false, r.stillUnknown(ctx, g, askErr)
 	}
@@ -201,10 +208,22 @@ func (r *Resolver) stillUnknown(ctx context.Context, g effect.Guard, cause error
 	if g.Tries == r.config.AlertAfter {
 		r.config.Alert(ctx, g, cause)
 	}
-	wait := min(r.config.MinBackoff<<min(max(g.Tries-1, 0), 20), r.config.MaxBackoff)
+	wait := r.backoff(g.Tries)
 	wait = wait/2 + time.Duration(entropy.Fraction(r.config.Rand)*float64(wait/2))
 	now := r.config.Clock.Now()
 	_, err := r.engine.Settle(ctx, effect.Settle{ID: g.ID, From: []effect.State{effect.Unknown}, To: effect.Unknown, By: r.token, Fenced: true,
 		Now: now, NextAt: now.Add(wait)})
 	return err
+}
+
+// backoff doubles from MinBackoff up to MaxBackoff.
+func (r *Resolver) backoff(tries int) time.Duration {
+	wait := r.config.MinBackoff
+	for range tries - 1 {
+		if wait >= r.config.MaxBackoff/2 {
+			return r.config.MaxBackoff
+		}
+		wait *= 2
+	}
+	return wait
 }
