@@ -1,0 +1,285 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/resolve"
+	"github.com/retryproof/retryproof/store/internal/record"
+)
+
+// effects are claims and one table of guards.
+type effects struct {
+	s *Store
+	t *guardTable
+}
+
+var (
+	_ effect.Store  = effects{}
+	_ effect.Keys   = effects{}
+	_ effect.Guards = effects{}
+	_ resolve.Store = effects{}
+)
+
+// errMoving is a record that came and went while it was read.
+var errMoving = &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeConflict, Message: "the record kept changing"}
+
+// Begin is one statement. What a concurrent winner committed after the statement began
+// is not visible to it, so it is read again rather than taken for absent.
+func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error) {
+	if err := record.CheckBegin(b); err != nil {
+		return effect.Seen{}, err
+	}
+	args, err := e.t.beginArgs(b)
+	if err != nil {
+		return effect.Seen{}, err
+	}
+	look := effect.Look{Scope: b.Scope, GuardID: b.GuardID, Now: b.Now}
+	for range 3 {
+		seen, whole, err := e.begin(ctx, b, args)
+		if err != nil || whole {
+			return seen, err
+		}
+		seen, err = e.Look(ctx, look)
+		if err != nil || seen.Claim != nil && (seen.Guard != nil || !record.Mine(seen.Claim, b.Owner)) {
+			return seen, err
+		}
+	}
+	return effect.Seen{}, errMoving
+}
+
+// begin reports in whole whether it saw the records that decided it.
+func (e effects) begin(ctx context.Context, b effect.Begin, args []any) (seen effect.Seen, whole bool, err error) {
+	var claimed, recorded bool
+	var c record.ClaimScan
+	g := e.t.Scan()
+	dest := append(append([]any{&claimed, &recorded}, c.Dest()...), g.Dest()...)
+	st := statement{e.t.begin, args, eachRow(func(row scanner) error { return row.Scan(dest...) })}
+	if err := e.s.begins.do(ctx, string(b.GuardID), st); err != nil {
+		return effect.Seen{}, false, err
+	}
+	if seen.Claim, err = c.Claim(); err != nil {
+		return effect.Seen{}, false, notDone(err)
+	}
+	seen.Guard = g.Guard()
+	if claimed {
+		fresh := record.NewClaim(b)
+		seen.Claim = &fresh
+	}
+	if recorded {
+		seen.Guard = e.t.Recorded(b)
+	}
+	whole = seen.Claim != nil && (seen.Guard != nil || !record.Mine(seen.Claim, b.Owner))
+	return seen, whole, nil
+}
+
+// Look reads both records in one statement.
+func (e effects) Look(ctx context.Context, l effect.Look) (effect.Seen, error) {
+	var c record.ClaimScan
+	g := e.t.Scan()
+	dest := append(c.Dest(), g.Dest()...)
+	err := e.s.read(ctx, statement{e.t.look, []any{string(l.Scope.ID()), string(l.GuardID)},
+		eachRow(func(row scanner) error { return row.Scan(dest...) })})
+	if err != nil {
+		return effect.Seen{}, err
+	}
+	claim, err := c.Claim()
+	if err != nil {
+		return effect.Seen{}, notDone(err)
+	}
+	return effect.Seen{Claim: record.Live(claim, l), Guard: g.Guard()}, nil
+}
+
+// Adopt locks what is there, decides, and writes. It is rare, so it takes several
+// round trips.
+func (e effects) Adopt(ctx context.Context, a effect.Adopt) (effect.Seen, error) {
+	if err := record.CheckAdopt(a); err != nil {
+		return effect.Seen{}, err
+	}
+	var seen effect.Seen
+	err := e.s.inTx(ctx, func(ctx context.Context, q query) error {
+		err := e.adopt(ctx, q, a)
+		if err != nil && !errors.Is(err, errRefused) {
+			return err
+		}
+		seen = effect.Seen{}
+		if err != nil {
+			return err
+		}
+		seen, err = e.look(ctx, q, effect.Look{Scope: a.Scope, GuardID: a.GuardID, Now: a.Now})
+		return err
+	})
+	if errors.Is(err, errRefused) { // rolled back: what others wrote is the answer
+		return e.Look(ctx, effect.Look{Scope: a.Scope, GuardID: a.GuardID, Now: a.Now})
+	}
+	return orNothing(seen, err)
+}
+
+// errRefused rolls a transaction back whose condition does not hold.
+var errRefused = &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeConflict, Message: "a condition does not hold"}
+
+func (e effects) adopt(ctx context.Context, q query, a effect.Adopt) error {
+	g, err := e.readGuard(ctx, q, string(a.GuardID), forUpdate)
+	if err != nil {
+		return err
+	}
+	if g == nil {
+		if !a.Insert {
+			return errRefused
+		}
+		args, err := e.t.InsertArgs(record.BeginOf(a))
+		if err != nil {
+			return err
+		}
+		if err := oneRow(q.exec(ctx, e.t.insert, args...)); err != nil {
+			return err
+		}
+	} else if next, allowed := record.AdoptGuard(*g, a); !allowed {
+		return errRefused
+	} else if next != nil {
+		_, err := q.exec(ctx, e.t.adopt, string(next.State), next.Owner, record.Nullable(next.Until), int64(next.Tries),
+			record.Micros(next.UpdatedAt), string(next.ID))
+		if err != nil {
+			return err
+		}
+	}
+	if a.GuardOnly {
+		return nil
+	}
+	return adoptClaim(ctx, q, a)
+}
+
+// oneRow refuses a write that changed nothing: a concurrent transaction was faster.
+func oneRow(n int64, err error) error {
+	if err == nil && n == 0 {
+		return errRefused
+	}
+	return err
+}
+
+func orNothing[T any](v T, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return v, nil
+}
+
+func (e effects) look(ctx context.Context, q query, l effect.Look) (effect.Seen, error) {
+	var c record.ClaimScan
+	g := e.t.Scan()
+	if err := q.row(ctx, e.t.look, string(l.Scope.ID()), string(l.GuardID)).Scan(append(c.Dest(), g.Dest()...)...); err != nil {
+		return effect.Seen{}, err
+	}
+	claim, err := c.Claim()
+	return effect.Seen{Claim: record.Live(claim, l), Guard: g.Guard()}, err
+}
+
+const forUpdate = " FOR UPDATE"
+
+// readGuard reads a guard in a transaction; nil when absent.
+func (e effects) readGuard(ctx context.Context, q query, id, lock string) (*effect.Guard, error) {
+	g := e.t.Scan()
+	err := q.row(ctx, e.t.read+lock, id).Scan(g.Dest()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.Guard(), nil
+}
+
+// Complete stores an answer or a pointer.
+func (e effects) Complete(ctx context.Context, c effect.Completion) (bool, error) {
+	return e.CompleteKey(ctx, c)
+}
+
+// Release undoes a Begin.
+func (e effects) Release(ctx context.Context, r effect.Release) (bool, error) {
+	if err := e.s.write(ctx, statement{releaseClaimSQL, releaseClaimArgs(r), noRows}, e.releaseStatement(r)); err != nil {
+		return false, err
+	}
+	return e.gone(ctx, r)
+}
+
+func (e effects) releaseStatement(r effect.Release) statement {
+	return statement{e.t.release, []any{string(r.GuardID), r.Owner}, noRows}
+}
+
+// ReleaseGuard is the guard part of Release.
+func (e effects) ReleaseGuard(ctx context.Context, r effect.Release) (bool, error) {
+	if err := e.s.write(ctx, e.releaseStatement(r)); err != nil {
+		return false, err
+	}
+	return e.gone(ctx, r)
+}
+
+// gone reads after the commit, so that it sees what is there now.
+func (e effects) gone(ctx context.Context, r effect.Release) (bool, error) {
+	g, err := e.LookGuard(ctx, effect.Look{GuardID: r.GuardID})
+	return g == nil && err == nil, err
+}
+
+// RecordGuard is the guard part of Begin.
+func (e effects) RecordGuard(ctx context.Context, b effect.Begin) (*effect.Guard, error) {
+	if err := record.CheckBegin(b); err != nil {
+		return nil, err
+	}
+	args, err := e.t.InsertArgs(b)
+	if err != nil {
+		return nil, err
+	}
+	look := effect.Look{GuardID: b.GuardID}
+	for range 3 {
+		g, err := e.LookGuard(ctx, look)
+		if err != nil || g != nil {
+			return g, err
+		}
+		var n int64
+		err = e.s.write(ctx, statement{e.t.insert + " RETURNING 1", args, eachRow(func(row scanner) error { return row.Scan(&n) })})
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			return e.t.Recorded(b), nil
+		}
+	}
+	return nil, errMoving
+}
+
+// AdoptGuard is the guard part of Adopt.
+func (e effects) AdoptGuard(ctx context.Context, a effect.Adopt) (*effect.Guard, error) {
+	a.GuardOnly = true
+	seen, err := e.Adopt(ctx, a)
+	return seen.Guard, err
+}
+
+// LookGuard reads the guard.
+func (e effects) LookGuard(ctx context.Context, l effect.Look) (*effect.Guard, error) {
+	g := e.t.Scan()
+	err := e.s.read(ctx, statement{e.t.read, []any{string(l.GuardID)}, eachRow(func(row scanner) error { return row.Scan(g.Dest()...) })})
+	if err != nil {
+		return nil, err
+	}
+	return g.Guard(), nil
+}
+
+// Due lists guards for a resolver.
+func (e effects) Due(ctx context.Context, d resolve.Due) ([]effect.Guard, error) {
+	var out []effect.Guard
+	err := e.s.read(ctx, statement{e.t.due, []any{record.Micros(d.Now), d.Margin.Microseconds(), d.UnknownOnly, max(d.Limit, 0)},
+		eachRow(func(row scanner) error {
+			g := e.t.Scan()
+			if err := row.Scan(g.Dest()...); err != nil {
+				return err
+			}
+			out = append(out, *g.Guard())
+			return nil
+		})})
+	return slices.Clip(out), err
+}

@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/store/internal/record"
+)
+
+type inboxStore struct{ s *Store }
+
+var _ inbox.Store = inboxStore{}
+
+// noteInbox records the message; it reports false when it was there.
+func noteInbox(ctx context.Context, q query, k retryproof.InboxKey, now time.Time) (bool, error) {
+	n, err := q.exec(ctx, "INSERT INTO inbox (event_id, source, consumer, noted_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+		k.EventID, k.Source, k.Consumer, record.Micros(now))
+	return n > 0, err
+}
+
+// applySQL records a message and, when it is the first, its effect, in one statement.
+const applySQL = `WITH seen AS (
+	INSERT INTO inbox (event_id, source, consumer, noted_at) VALUES ($1::text, $2::text, $3::text, $4::bigint)
+	ON CONFLICT DO NOTHING RETURNING 1
+), posted AS (
+	INSERT INTO postings (ref, account, currency, amount, created_at)
+	SELECT p.ref, p.account, p.currency, p.amount, $4::bigint
+	FROM unnest($5::text[], $6::text[], $7::text[], $8::bigint[]) AS p (ref, account, currency, amount)
+	WHERE EXISTS (SELECT FROM seen)
+	ON CONFLICT DO NOTHING RETURNING account, currency, amount
+), balanced AS (
+	` + balanceSQL + `
+), published AS (
+	INSERT INTO outbox (event_id, type, group_key, body, at, attempts, leased_by, reason)
+	SELECT e.id, e.type, e.grp, e.body, e.at, 0, '', ''
+	FROM unnest($9::text[], $10::text[], $11::text[], $12::bytea[], $13::bigint[]) WITH ORDINALITY AS e (id, type, grp, body, at, n)
+	WHERE EXISTS (SELECT FROM seen)
+	ORDER BY e.n
+	ON CONFLICT DO NOTHING
+), intended AS (
+	INSERT INTO notifications (event_id, channel, replace_id, recipient, title, body, state, sends, created_at)
+	SELECT i.event, i.channel, i.replace_id, i.recipient, i.title, i.body, 'PENDING', 0, i.at
+	FROM unnest($14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::bigint[]) AS i (event, channel, replace_id, recipient, title, body, at)
+	WHERE EXISTS (SELECT FROM seen)
+	ON CONFLICT DO NOTHING
+)
+SELECT EXISTS (SELECT FROM seen)`
+
+// Apply records the message and, the first time, its effect.
+func (i inboxStore) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
+	err := errors.Join(record.CheckInbox(a.Key), record.CheckPostings(a.Postings), record.CheckIntents(a.Intents), record.CheckEvents(a.Events))
+	if err != nil {
+		return false, err
+	}
+	args := []any{a.Key.EventID, a.Key.Source, a.Key.Consumer, record.Micros(a.Now)}
+	args = append(append(args, postingArrays(a.Postings)...), eventArrays(a.Events)...)
+	args = append(args, intentArrays(record.NewIntents(a.Intents, a.Now))...)
+	var first bool
+	err = i.s.write(ctx, statement{applySQL, args, eachRow(func(row scanner) error { return row.Scan(&first) })})
+	return first && err == nil, err
+}
+
+// intentArrays are the columns of intents that a program gives.
+func intentArrays(intents []notify.Intent) []any {
+	n := len(intents)
+	texts := make([][]string, 6)
+	for i := range texts {
+		texts[i] = make([]string, n)
+	}
+	times := make([]int64, n)
+	for k, i := range intents {
+		for column, v := range []string{i.EventID, i.Channel, i.ReplaceID, i.To, i.Title, i.Body} {
+			texts[column][k] = v
+		}
+		times[k] = record.Micros(i.CreatedAt)
+	}
+	return []any{texts[0], texts[1], texts[2], texts[3], texts[4], texts[5], times}
+}
+
+// Forget deletes old records and leaves those that somebody has locked for later, so
+// that it waits for nobody.
+func (i inboxStore) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
+	n, err := i.s.countChanged(ctx, `DELETE FROM inbox WHERE (event_id, source, consumer) IN (
+		SELECT event_id, source, consumer FROM inbox WHERE noted_at < $1
+		ORDER BY noted_at, event_id, source, consumer LIMIT $2 FOR UPDATE SKIP LOCKED)`, record.Micros(before), max(limit, 0))
+	return int(n), err
+}
+
+type notifyStore struct{ s *Store }
+
+var _ notify.Store = notifyStore{}
+
+func insertIntent(ctx context.Context, q query, i notify.Intent) error {
+	_, err := q.exec(ctx, `INSERT INTO notifications (event_id, channel, replace_id, recipient, title, body, state, sends, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, 'PENDING', 0, $7) ON CONFLICT DO NOTHING`,
+		i.EventID, i.Channel, i.ReplaceID, i.To, i.Title, i.Body, record.Micros(i.CreatedAt))
+	return err
+}
+
+const intentColumns = "event_id, channel, replace_id, recipient, title, body, state, sends, created_at, sent_at"
+
+// intents reads a list of intents.
+func (n notifyStore) intents(ctx context.Context, where string, args ...any) ([]notify.Intent, error) {
+	var out []notify.Intent
+	err := n.s.read(ctx, statement{"SELECT " + intentColumns + " FROM notifications WHERE " + where, args, eachRow(func(row scanner) error {
+		var i notify.Intent
+		var created, sent sql.NullInt64
+		if err := row.Scan(&i.EventID, &i.Channel, &i.ReplaceID, &i.To, &i.Title, &i.Body, &i.State, &i.Sends, &created, &sent); err != nil {
+			return err
+		}
+		i.CreatedAt, i.SentAt = record.Time(created), record.Time(sent)
+		out = append(out, i)
+		return nil
+	})})
+	return orNothing(out, err)
+}
+
+// Intent reads one intent.
+func (n notifyStore) Intent(ctx context.Context, k notify.Key) (*notify.Intent, error) {
+	found, err := n.intents(ctx, "event_id = $1 AND channel = $2", k.EventID, k.Channel)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+// MarkSent moves an intent to SENT.
+func (n notifyStore) MarkSent(ctx context.Context, k notify.Key, now time.Time) (bool, error) {
+	return n.s.changes(ctx, `UPDATE notifications SET state = 'SENT', sent_at = $3, sends = sends + 1
+		WHERE event_id = $1 AND channel = $2 AND state = 'PENDING'`, k.EventID, k.Channel, record.Micros(now))
+}
+
+// Unsent lists PENDING intents.
+func (n notifyStore) Unsent(ctx context.Context, before time.Time, limit int) ([]notify.Intent, error) {
+	return n.intents(ctx, "state = 'PENDING' AND created_at < $1 ORDER BY created_at, event_id, channel LIMIT $2", record.Micros(before), max(limit, 0))
+}

@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/ledger"
+	"github.com/retryproof/retryproof/payments"
+	"github.com/retryproof/retryproof/store/internal/record"
+)
+
+type ledgerStore struct{ s *Store }
+
+var _ payments.Ledger = ledgerStore{}
+
+// Payment reads one payment.
+func (l ledgerStore) Payment(ctx context.Context, id retryproof.ID) (payments.Payment, error) {
+	g, err := effects{l.s, table(record.Payments)}.LookGuard(ctx, effect.Look{GuardID: id})
+	if err != nil {
+		return payments.Payment{}, err
+	}
+	if g == nil {
+		return payments.Payment{}, retryproof.Refused(retryproof.CodeNotFound, "there is no such payment", nil)
+	}
+	return g.Row.(payments.Payment), nil
+}
+
+// Balance reads a merchant's kept balance, or adds up another account.
+func (l ledgerStore) Balance(ctx context.Context, account, currency string) (int64, error) {
+	sql := "SELECT coalesce(sum(amount), 0)::bigint FROM postings WHERE account = $1 AND currency = $2"
+	if record.KeepsBalance(account) {
+		sql = "SELECT balance FROM accounts WHERE account = $1 AND currency = $2"
+	}
+	var sum int64
+	err := l.s.read(ctx, statement{sql, []any{account, currency}, eachRow(func(row scanner) error { return row.Scan(&sum) })})
+	return orNothing(sum, err)
+}
+
+const postSQL = `WITH posted AS (
+	INSERT INTO postings (ref, account, currency, amount, created_at)
+	SELECT p.ref, p.account, p.currency, p.amount, $1::bigint
+	FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[]) AS p (ref, account, currency, amount)
+	ON CONFLICT DO NOTHING RETURNING account, currency, amount
+)
+` + balanceSQL
+
+// Post writes one entry.
+func (l ledgerStore) Post(ctx context.Context, postings []ledger.Posting, now time.Time) error {
+	if err := record.CheckPostings(postings); err != nil {
+		return err
+	}
+	return l.s.write(ctx, statement{postSQL, append([]any{record.Micros(now)}, postingArrays(postings)...), noRows})
+}
+
+const auditSQL = `SELECT
+	(SELECT coalesce(sum(amount), 0) FROM payments WHERE state = 'SUCCEEDED')::bigint,
+	(SELECT count(*) FROM postings WHERE starts_with(account, 'merchant:') AND starts_with(ref, 'pay_')),
+	(SELECT coalesce(sum(amount), 0) FROM postings WHERE starts_with(account, 'merchant:') AND starts_with(ref, 'pay_'))::bigint,
+	(SELECT count(DISTINCT ref) FROM (SELECT ref FROM postings GROUP BY ref, currency HAVING sum(amount) <> 0) u),
+	(SELECT count(*) FROM accounts a FULL JOIN
+		(SELECT account, currency, sum(amount) AS balance FROM postings WHERE starts_with(account, 'merchant:') GROUP BY account, currency) p
+		USING (account, currency) WHERE coalesce(a.balance, 0) <> coalesce(p.balance, 0)),
+	(SELECT count(*) FROM outbox WHERE parked_at IS NULL),
+	(SELECT count(*) FROM outbox WHERE parked_at IS NOT NULL),
+	(SELECT count(*) FROM notifications WHERE state = 'PENDING'),
+	(SELECT count(*) FROM notifications WHERE state = 'SENT'),
+	(SELECT count(*) FROM claims WHERE state = 'IN_PROGRESS'),
+	s.state, coalesce(p.n, 0)
+FROM unnest(ARRAY['PENDING', 'UNKNOWN', 'SUCCEEDED', 'FAILED', 'VOID']) AS s (state)
+LEFT JOIN (SELECT state, count(*) AS n FROM payments GROUP BY state) p ON p.state = s.state COLLATE "C"
+ORDER BY s.state`
+
+// Audit adds everything up, in one snapshot.
+func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
+	a := payments.Audit{ByState: map[effect.State]int64{}}
+	err := l.s.read(ctx, statement{auditSQL, nil, eachRow(func(row scanner) error {
+		var state effect.State
+		var n int64
+		if err := row.Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Unbalanced, &a.WrongBalance, &a.OutboxWaiting,
+			&a.OutboxParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &state, &n); err != nil {
+			return err
+		}
+		if n > 0 {
+			a.ByState[state] = n
+		}
+		return nil
+	})})
+	return orNothing(a, err)
+}
+
+type hopStore struct{ s *Store }
+
+var _ payments.Hops = hopStore{}
+
+// AddSightings adds to the counts.
+func (h hopStore) AddSightings(ctx context.Context, seen []payments.Sighting) error {
+	merged := record.MergeSightings(seen)
+	n := len(merged)
+	if n == 0 {
+		return nil
+	}
+	ids, hops, whats, counts, times := make([]string, n), make([]string, n), make([]string, n), make([]int64, n), make([]int64, n)
+	for i, s := range merged {
+		ids[i], hops[i], whats[i], counts[i], times[i] = string(s.PaymentID), s.Hop, s.What, s.N, record.Micros(s.At)
+	}
+	return h.s.write(ctx, statement{`INSERT INTO sightings AS s (payment_id, hop, what, n, last_at)
+		SELECT id, hop, what, n, at FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) WITH ORDINALITY AS v (id, hop, what, n, at, i)
+		ORDER BY i
+		ON CONFLICT (payment_id, hop, what) DO UPDATE SET n = s.n + excluded.n, last_at = greatest(s.last_at, excluded.last_at)`,
+		[]any{ids, hops, whats, counts, times}, noRows})
+}
+
+// Sightings lists a payment's counts.
+func (h hopStore) Sightings(ctx context.Context, id retryproof.ID) ([]payments.Sighting, error) {
+	var out []payments.Sighting
+	err := h.s.read(ctx, statement{"SELECT hop, what, n, last_at FROM sightings WHERE payment_id = $1 ORDER BY hop, what", []any{string(id)},
+		eachRow(func(row scanner) error {
+			s := payments.Sighting{PaymentID: id}
+			var at sql.NullInt64
+			if err := row.Scan(&s.Hop, &s.What, &s.N, &at); err != nil {
+				return err
+			}
+			s.At = record.Time(at)
+			out = append(out, s)
+			return nil
+		})})
+	return orNothing(out, err)
+}
+
+type janitor struct{ s *Store }
+
+var _ payments.Janitor = janitor{}
+
+// ForgetClaims deletes expired claims, then abandoned ones, and leaves those that
+// somebody has locked for later.
+func (j janitor) ForgetClaims(ctx context.Context, now, abandoned time.Time, limit int) (int, error) {
+	n, err := j.s.countChanged(ctx, `DELETE FROM claims WHERE scope_id IN (
+		SELECT scope_id FROM claims WHERE expires_at < $1
+		ORDER BY expires_at, scope_id LIMIT $2 FOR UPDATE SKIP LOCKED)`, record.Micros(now), max(limit, 0))
+	if err != nil || int(n) >= limit {
+		return int(n), err
+	}
+	m, err := j.s.countChanged(ctx, `DELETE FROM claims WHERE scope_id IN (
+		SELECT scope_id FROM claims WHERE state = 'IN_PROGRESS' AND lease_until < $1
+		ORDER BY lease_until, scope_id LIMIT $2 FOR UPDATE SKIP LOCKED)`, record.Micros(abandoned), limit-int(n))
+	return int(n + m), err
+}

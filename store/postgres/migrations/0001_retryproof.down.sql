@@ -1,0 +1,10 @@
+DROP TABLE sightings;
+DROP TABLE notifications;
+DROP TABLE inbox;
+DROP TABLE outbox_turn;
+DROP TABLE outbox;
+DROP TABLE accounts;
+DROP TABLE postings;
+DROP TABLE payments;
+DROP TABLE guards;
+DROP TABLE claims;

@@ -1,0 +1,149 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/retryproof/retryproof/internal/testservice"
+	"github.com/retryproof/retryproof/store/postgres"
+)
+
+// places are databases that tests borrow one at a time: creating one per case would
+// take most of the suite's time.
+type places struct {
+	mu   sync.Mutex
+	free []string
+	all  []string
+}
+
+var borrowed places
+
+// onePooled holds the right to the only database that the pooler serves, for poolers
+// that know no other.
+var onePooled = make(chan struct{}, 1)
+
+// pooled returns the URL of an empty, migrated database behind the transaction pooler.
+func pooled(t testing.TB) string {
+	t.Helper()
+	pooler := testservice.PgBouncer(t)
+	direct, err := url.Parse(database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := named(t, pooler, strings.TrimPrefix(direct.Path, "/"))
+	conn, err := pgx.Connect(t.Context(), place)
+	if err == nil {
+		_ = conn.Close(context.Background())
+		return place
+	}
+	select {
+	case onePooled <- struct{}{}:
+	case <-t.Context().Done():
+		t.Fatal("the test ended while it waited for the pooler's database")
+	}
+	t.Cleanup(func() { <-onePooled })
+	run(t, testservice.Postgres(t), "DROP SCHEMA public CASCADE")
+	run(t, testservice.Postgres(t), "CREATE SCHEMA public")
+	if _, err := postgres.Migrate(t.Context(), postgres.Config{URL: pooler}, postgres.Up); err != nil {
+		t.Fatal(err)
+	}
+	return pooler
+}
+
+// database returns the URL of an empty, migrated database that is the test's own until
+// it ends.
+func database(t testing.TB) string {
+	t.Helper()
+	admin := testservice.Postgres(t)
+	place := borrowed.take(t, admin)
+	t.Cleanup(func() { borrowed.giveBack(place) })
+	return place
+}
+
+func (p *places) take(t testing.TB, admin string) string {
+	t.Helper()
+	p.mu.Lock()
+	if n := len(p.free); n > 0 {
+		place := p.free[n-1]
+		p.free = p.free[:n-1]
+		p.mu.Unlock()
+		run(t, place, `TRUNCATE claims, guards, payments, postings, accounts, outbox, inbox, notifications, sightings RESTART IDENTITY`)
+		return place
+	}
+	name := fmt.Sprintf("retryproof_test_%d_%d", os.Getpid(), len(p.all))
+	p.all = append(p.all, name)
+	p.mu.Unlock()
+	run(t, admin, "CREATE DATABASE "+name)
+	place := named(t, admin, name)
+	if _, err := postgres.Migrate(t.Context(), postgres.Config{URL: place}, postgres.Up); err != nil {
+		t.Fatal(err)
+	}
+	return place
+}
+
+func (p *places) giveBack(place string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, place)
+}
+
+// TestMain drops the databases.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if admin := os.Getenv(testservice.EnvPostgres); admin != "" {
+		for _, name := range borrowed.all {
+			if conn, err := pgx.Connect(context.Background(), admin); err == nil {
+				_, _ = conn.Exec(context.Background(), "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+				_ = conn.Close(context.Background())
+			}
+		}
+	}
+	os.Exit(code)
+}
+
+// named is the same server's other database.
+func named(t testing.TB, server, name string) string {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// run executes one statement on a connection of its own.
+func run(t testing.TB, place, statement string, args ...any) {
+	t.Helper()
+	conn := connection(t, place)
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
+		t.Fatalf("%s: %v", strings.SplitN(statement, "\n", 2)[0], err)
+	}
+}
+
+func connection(t testing.TB, place string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func open(t testing.TB, config postgres.Config) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
