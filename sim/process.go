@@ -48,22 +48,20 @@ func (p *Process) Kill() {
 	}
 	p.dead = true
 	s := p.scheduler
-	current := s.current
 	for _, t := range slices.Clone(p.tasks) {
-		if t == current {
+		if t == s.current {
 			continue
 		}
 		s.drop(t.wake)
 		t.wake = nil
-		s.current = t
-		t.stop()
-		s.current = current
-		if !t.ended { // it had not begun
+		if t.on == nil { // it had not begun
 			t.ended = true
 			p.left(t)
+			continue
 		}
+		s.resume(t) // it finds itself dead
 	}
-	if current != nil && current.process == p {
+	if s.current != nil && s.current.process == p {
 		panic(killed{})
 	}
 }

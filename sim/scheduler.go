@@ -2,7 +2,6 @@ package sim
 
 import (
 	"container/heap"
-	"iter"
 	"math/rand/v2"
 	"time"
 )
@@ -17,12 +16,13 @@ type Scheduler struct {
 	// steps counts how often the baton was handed over.
 	steps uint64
 	// free are timers to use again.
-	free []*timer
+	free       []*timer
+	coroutines *pool
 }
 
 // NewScheduler returns a scheduler at time 0 whose choices come from the seed.
 func NewScheduler(seed uint64) *Scheduler {
-	return &Scheduler{rand: rand.New(rand.NewPCG(seed, 0x7265747279))}
+	return &Scheduler{rand: rand.New(rand.NewPCG(seed, 0x7265747279)), coroutines: idle.get()}
 }
 
 // Now is the virtual time since the beginning.
@@ -31,12 +31,11 @@ func (s *Scheduler) Now() time.Duration { return s.now }
 // Steps is how often the baton was handed over.
 func (s *Scheduler) Steps() uint64 { return s.steps }
 
-// task is one coroutine. It belongs to a process, which may die.
+// task is one piece of work on a coroutine. It belongs to a process, which may die.
 type task struct {
 	process *Process
-	resume  func() (struct{}, bool)
-	stop    func()
-	yield   func(struct{}) bool
+	run     func()
+	on      *coroutine
 	ended   bool
 	// wake is the timer that will resume the task; nil when something else will.
 	wake *timer
@@ -122,28 +121,32 @@ func (s *Scheduler) After(d time.Duration, run func()) { s.at(s.now+d, nil, run)
 
 // Go starts a task of a process now, or after d.
 func (s *Scheduler) Go(p *Process, d time.Duration, run func()) {
-	t := &task{process: p}
-	t.resume, t.stop = iter.Pull(func(yield func(struct{}) bool) {
-		t.yield = yield
-		defer func() {
-			t.ended = true
-			p.left(t)
-			if r := recover(); r != nil {
-				if _, ok := r.(killed); !ok {
-					panic(r)
-				}
-			}
-		}()
-		run()
-	})
+	t := &task{process: p, run: run}
 	p.tasks = append(p.tasks, t)
 	t.wake = s.at(s.now+d, t, nil)
+}
+
+// resume hands the baton to the task until it parks or ends.
+func (s *Scheduler) resume(t *task) {
+	before := s.current
+	s.current = t
+	if t.on == nil {
+		t.on = s.coroutines.get()
+		t.on.job = t
+	}
+	t.on.next()
+	s.current = before
+	if t.ended {
+		s.coroutines.put(t.on)
+		t.on = nil
+	}
 }
 
 // park gives the baton back until something wakes the task.
 func (s *Scheduler) park() {
 	t := s.current
-	if !t.yield(struct{}{}) || t.process.dead {
+	t.on.yield(struct{}{})
+	if t.process.dead {
 		panic(killed{})
 	}
 }
@@ -209,9 +212,7 @@ func (s *Scheduler) Run(until time.Duration) bool {
 			continue
 		}
 		s.steps++
-		s.current = t
-		t.resume()
-		s.current = nil
+		s.resume(t)
 	}
 	return false
 }
@@ -221,4 +222,6 @@ func (s *Scheduler) Close(processes []*Process) {
 	for _, p := range processes {
 		p.Kill()
 	}
+	idle.put(s.coroutines)
+	s.coroutines = nil
 }
