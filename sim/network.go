@@ -154,21 +154,21 @@ func (w *World) Exchange(p *Process, m Message, timeout time.Duration) (Reply, b
 		if w.options.Jitter > 0 {
 			d += w.upTo(w.options.Jitter)
 		}
-		if w.faulty && w.rand.Float64() < w.chaos.Slow {
-			d += w.upTo(w.chaos.MaxSlow)
+		if w.chance(w.chaos.Slow) {
+			d += w.extent(w.chaos.MaxSlow)
 		}
 		return d
 	}
 	send := func(after time.Duration, copied bool) {
 		w.After(after, func() {
 			n := w.apiNode()
-			if n == nil || w.faulty && w.rand.Float64() < w.chaos.Refuse {
+			if n == nil || w.chance(w.chaos.Refuse) {
 				w.trace.add(w.now, "net", "http "+m.Label, "lost", "")
 				return
 			}
 			w.Deliver(n, 0, m, func(r Reply, err error) {
 				w.audit.answered(m, r, err)
-				if copied || w.faulty && w.rand.Float64() < w.chaos.Lose {
+				if copied || w.chance(w.chaos.Lose) {
 					w.counts.LostReplies++
 					return
 				}
@@ -177,9 +177,9 @@ func (w *World) Exchange(p *Process, m Message, timeout time.Duration) (Reply, b
 		})
 	}
 	send(oneWay(), false)
-	if w.faulty && w.rand.Float64() < w.chaos.Copy {
+	if w.chance(w.chaos.Copy) {
 		w.counts.Copies++
-		send(oneWay()+w.upTo(4*time.Second), true)
+		send(oneWay()+w.extent(4*time.Second), true)
 	}
 	ok := answer.await(background, p, timeout) && failed == nil
 	return reply, ok
@@ -226,23 +226,23 @@ func (w *World) spoilCharge() {
 	}
 	c := &w.chaos
 	var faults []emulator.Fault
-	if w.rand.Float64() < c.Decline {
+	if w.chance(c.Decline) {
 		faults = append(faults, emulator.Fault{Operation: "charge", Do: emulator.Decline})
 	}
-	if w.rand.Float64() < c.Error500 {
+	if w.chance(c.Error500) {
 		when := emulator.When("before")
-		if w.rand.IntN(2) == 0 {
+		if w.pick(2) == 0 {
 			when = "after"
 		}
 		faults = append(faults, emulator.Fault{Operation: "charge", Do: emulator.Error500, When: when})
 	}
-	if w.rand.Float64() < c.WebhookOdd {
+	if w.chance(c.WebhookOdd) {
 		odd := []emulator.Fault{
-			{Operation: "charge", Do: emulator.WebhookLate, By: time.Second + w.upTo(20*time.Second)},
-			{Operation: "charge", Do: emulator.WebhookTwice, By: w.upTo(5 * time.Second)},
+			{Operation: "charge", Do: emulator.WebhookLate, By: time.Second + w.extent(20*time.Second)},
+			{Operation: "charge", Do: emulator.WebhookTwice, By: w.extent(5 * time.Second)},
 			{Operation: "charge", Do: emulator.WebhookNever},
 		}
-		faults = append(faults, odd[w.rand.IntN(len(odd))])
+		faults = append(faults, odd[w.pick(len(odd))])
 	}
 	w.core.ClearFaults()
 	if err := w.core.AddFaults(faults...); err != nil {

@@ -22,10 +22,10 @@ type queueSeam struct {
 
 func (q queueSeam) Send(ctx context.Context, m queue.Message) error {
 	w := q.x.w
-	if w.faulty && w.rand.Float64() < w.chaos.Copy {
+	if w.chance(w.chaos.Copy) {
 		// The network delivers the send once more, later.
 		w.counts.Copies++
-		w.After(w.upTo(2*time.Second), func() {
+		w.After(w.extent(2*time.Second), func() {
 			_ = q.in.Send(background, m)
 			w.trace.add(w.now, q.x.p.Name, "queue send", "copy", m.ID)
 		})
@@ -160,9 +160,9 @@ func ask[T any](s pspSeam, ctx context.Context, op, about string, do func() (T, 
 		})
 	}
 	deliver(there, false)
-	if w.faulty && w.rand.Float64() < w.chaos.Copy {
+	if w.chance(w.chaos.Copy) {
 		w.counts.Copies++
-		deliver(there+w.upTo(3*time.Second), true)
+		deliver(there+w.extent(3*time.Second), true)
 	}
 	if f.crashAfter {
 		w.crash(p, op, about)

@@ -17,6 +17,8 @@ type Result struct {
 	Calls    int
 	Payments int
 	Counts   Counts
+	// Hits are the numbers of the decisions that went wrong.
+	Hits []uint64
 	// Violation is nil when no harm was seen.
 	Violation *Violation
 	// Trace is kept when Options.KeepTrace was set.
@@ -35,6 +37,8 @@ type Plan struct {
 	FaultsFor, HealFor time.Duration
 	// SameKeys lets all buyers use the same keys: scopes must keep them apart.
 	SameKeys bool
+	// GrayFailure loses the processor's first reply.
+	GrayFailure bool
 }
 
 // PlanOf draws a plan from a seed: which faults, how often, how many nodes.
@@ -70,6 +74,9 @@ func Run(p Plan) (Result, error) {
 	}
 	defer w.Close()
 	w.faulty = true
+	if p.GrayFailure {
+		w.losing["psp charge"] = 1
+	}
 	if err := w.bootAll(p); err != nil {
 		return Result{}, err
 	}
@@ -94,7 +101,7 @@ func Run(p Plan) (Result, error) {
 		w.audit.end()
 	}
 	return Result{Seed: p.Seed, Hash: w.trace.Hash(), Steps: w.steps, Calls: w.calls, Payments: len(w.audit.intents),
-		Counts: w.counts, Violation: w.audit.violation, Trace: &w.trace}, nil
+		Counts: w.counts, Hits: w.hits, Violation: w.audit.violation, Trace: &w.trace}, nil
 }
 
 func (w *World) bootAll(p Plan) error {
@@ -148,7 +155,6 @@ func (w *World) sendBuyers(p Plan) *int {
 // heal ends the faults: what crashed comes back at once, what was lost stays lost.
 func (w *World) heal() {
 	w.faulty, w.healed = false, true
-	w.options.Inject = nil
 	w.core.ClearFaults()
 }
 

@@ -39,9 +39,10 @@ func conflict(op string) error {
 
 // fate is what the world does to one call.
 type fate struct {
-	refuse, conflict, lose, late bool
-	crashBefore, crashAfter      bool
-	slow, pause                  time.Duration
+	refuse, conflict, lose  bool
+	crashBefore, crashAfter bool
+	// late is when the effect comes of a call that was not answered.
+	late, slow, pause time.Duration
 }
 
 // fate draws what happens to the next call. kind is "store", "queue", "push", …;
@@ -64,32 +65,28 @@ func (w *World) fate(p *Process, kind string) fate {
 		}
 	}
 	c := &w.chaos
-	if !w.faulty {
+	switch {
+	case !w.faulty:
 		return f
-	}
-	switch x := w.rand.Float64(); {
-	case x < c.Refuse:
+	case w.chance(c.Refuse):
 		f.refuse = true
-	case x < c.Refuse+c.Lose:
+	case w.chance(c.Lose):
 		f.lose = true
-	case kind == "store" && x < c.Refuse+c.Lose+c.Late:
-		f.late = true
-	case kind == "store" && x < c.Refuse+c.Lose+c.Late+c.Conflict:
+	case kind == "store" && w.chance(c.Late):
+		f.late = w.extent(3 * time.Second)
+	case kind == "store" && w.chance(c.Conflict):
 		f.conflict = true
 	}
-	if w.rand.Float64() < c.Slow {
-		f.slow = w.upTo(c.MaxSlow)
+	if w.chance(c.Slow) {
+		f.slow = w.extent(c.MaxSlow)
 	}
 	if p.mortal() {
-		if w.rand.Float64() < c.Crash {
-			if w.rand.IntN(2) == 0 {
-				f.crashBefore = true
-			} else {
-				f.crashAfter = true
-			}
+		if w.chance(c.Crash) {
+			f.crashBefore = w.pick(2) == 0
+			f.crashAfter = !f.crashBefore
 		}
-		if w.rand.Float64() < c.Pause {
-			f.pause = w.upTo(c.MaxPause)
+		if w.chance(c.Pause) {
+			f.pause = w.extent(c.MaxPause)
 		}
 	}
 	return f
@@ -123,10 +120,10 @@ func call[T any](x *seam, ctx context.Context, kind, op, about string, do func()
 	case f.conflict:
 		w.trace.add(w.now, p.Name, op, "conflict", about)
 		return zero, conflict(op)
-	case f.late:
+	case f.late > 0:
 		w.counts.LostCommits++
 		w.trace.add(w.now, p.Name, op, "no answer", about)
-		w.After(w.upTo(3*time.Second), func() {
+		w.After(f.late, func() {
 			_, err := do()
 			w.trace.add(w.now, p.Name, op, "late "+how(err), about)
 		})

@@ -32,6 +32,8 @@ type Options struct {
 	Chaos Chaos
 	// Inject are single faults at numbered calls. Defaults to none.
 	Inject []Injection
+	// Suppress takes decisions back, by their numbers: see Shrink. Defaults to none.
+	Suppress map[uint64]bool
 	// Stores are the databases. Defaults to a new store in memory.
 	Stores *payments.Stores
 	// Queue sets the queue in memory. Defaults to its defaults.
@@ -57,8 +59,12 @@ type World struct {
 	// faulty says that faults are on.
 	faulty bool
 	calls  int
-	counts Counts
-	audit  *auditor
+	// decisions counts the questions whether something goes wrong; hits are those
+	// that were answered yes.
+	decisions uint64
+	hits      []uint64
+	counts    Counts
+	audit     *auditor
 
 	stores payments.Stores
 	queue  queue.Queue
@@ -180,7 +186,7 @@ func (w *World) restart(p *Process) {
 	n := w.nodes[i]
 	delay := 100 * time.Millisecond
 	if !w.healed {
-		delay += w.upTo(5 * time.Second)
+		delay += w.extent(5 * time.Second)
 	}
 	if !n.loops && n.Role != "api" {
 		return // a story boots its nodes itself

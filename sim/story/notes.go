@@ -1,0 +1,116 @@
+package story
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/outbox"
+	"github.com/retryproof/retryproof/payments"
+	"github.com/retryproof/retryproof/push"
+	"github.com/retryproof/retryproof/queue"
+	"github.com/retryproof/retryproof/sim"
+)
+
+// leases shortens the relay's lease on outbox rows to the story's: a relay that
+// died at 12.00 is followed by one that sends the same row at 14.00. The system
+// itself always asks for 15 s.
+func (st *stage) leases(_ *sim.World, _ *sim.Process, d payments.Deps) payments.Deps {
+	d.Store.Outbox = shortLease{d.Store.Outbox, st.p.RelayLease}
+	return d
+}
+
+type shortLease struct {
+	outbox.Store
+	lease time.Duration
+}
+
+func (s shortLease) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, error) {
+	c.Until = c.Now.Add(s.lease)
+	return s.Store.Claim(ctx, c)
+}
+
+// noting notes what a process does at the queue and at the push provider. The
+// truth is what the queue and the provider count: a process that dies in the call
+// cannot tell.
+func (st *stage) noting(_ *sim.World, p *sim.Process, d payments.Deps) payments.Deps {
+	d.Queue = notedQueue{d.Queue, st, p}
+	d.Push = notedPush{d.Push, st, p}
+	return d
+}
+
+type notedQueue struct {
+	queue.Queue
+	st *stage
+	p  *sim.Process
+}
+
+func (q notedQueue) Send(ctx context.Context, m queue.Message) error {
+	st := q.st
+	place, before, tag := st.w.Trace().Len(), st.queue(), st.tags[q.p.Name]
+	defer func() {
+		after := st.queue()
+		id := st.names.show(m.ID)
+		switch {
+		case after.Stored > before.Stored:
+			st.sayAt(place, q.p.Name, tag, "send", fmt.Sprintf("sends %s, group %s", id, m.Group))
+			st.sayAt(place, "queue", tag, "stored", "a new message")
+		case after.Dropped > before.Dropped:
+			st.sayAt(place, q.p.Name, tag, "send", "sends "+id+" again, same dedup id")
+			st.sayAt(place, "queue", tag, "dropped", "accepted and not delivered: seen within the window")
+		}
+	}()
+	return q.Queue.Send(ctx, m)
+}
+
+func (q notedQueue) Receive(ctx context.Context, limit int) ([]queue.Delivery, error) {
+	got, err := q.Queue.Receive(ctx, limit)
+	for _, d := range got {
+		what := "receives " + q.st.names.show(d.ID)
+		if d.Attempt > 1 {
+			what += fmt.Sprintf(", delivery %d of the message", d.Attempt)
+		}
+		q.st.say(q.p.Name, q.st.tags[q.p.Name], "receive", what)
+	}
+	return got, err
+}
+
+func (q notedQueue) Finish(ctx context.Context, d queue.Delivery) error {
+	err := q.Queue.Finish(ctx, d)
+	if err == nil {
+		q.st.say("queue", q.st.tags[q.p.Name], "finish", "the message is deleted")
+	}
+	return err
+}
+
+type notedPush struct {
+	notify.Sender
+	st *stage
+	p  *sim.Process
+}
+
+func (s notedPush) Send(ctx context.Context, n push.Notification) error {
+	st := s.st
+	place, before, tag := st.w.Trace().Len(), st.notifications(), st.tags[s.p.Name]
+	defer func() {
+		after := st.notifications()
+		if after.Alerts == before.Alerts {
+			return
+		}
+		what := "pushes without a replace id"
+		if n.ReplaceID != "" {
+			what = "pushes, replace id " + st.names.show(n.ReplaceID)
+		}
+		st.sayAt(place, s.p.Name, tag, "push", what)
+		st.sayAt(place, "screen", tag, "screen", fmt.Sprintf("%q: %d shown, %d %s so far", n.Body, after.Shown, after.Alerts, plural(after.Alerts, "alert")))
+	}()
+	return s.Sender.Send(ctx, n)
+}
+
+func plural(n int64, word string) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}

@@ -1,0 +1,199 @@
+package story
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Params are the constants of the story. Times without another word are counted
+// from the tap.
+type Params struct {
+	Amount, OtherAmount, Opening int64
+	Seed                         int64
+	Network, PSPLatency          time.Duration
+	ClientTimeout, Deadline      time.Duration
+	Margin, KeyWindow, KeyMemory time.Duration
+	QueueWindow, Visibility      time.Duration
+	CopyAt, ResolveAt, SweepAt   time.Duration
+	RelayAt, RelayAgainAt        time.Duration
+	RelayLastAt, RelayLease      time.Duration
+	WebhookAt, WebhookAgainAt    time.Duration
+	WorkAt, QueuedUntil          time.Duration
+	HandOver, RetryAt, WakeAt    time.Duration
+	Lag, StreamDelay, Horizon    time.Duration
+}
+
+// Parameter describes one constant.
+type Parameter struct {
+	// Name is what --set takes.
+	Name string `json:"name"`
+	// Unit is "s", "minor units" or "number".
+	Unit string `json:"unit"`
+	// Default is the value in the main line, as --set would take it.
+	Default string `json:"default"`
+	// Given says that the reference gives the value; the others were chosen.
+	Given bool `json:"given"`
+	// About says what it is.
+	About string `json:"about"`
+}
+
+// field is a parameter with its place in Params.
+type field struct {
+	name    string
+	given   bool
+	about   string
+	number  func(*Params) *int64
+	seconds func(*Params) *time.Duration
+	unit    string
+}
+
+func money(name string, given bool, about string, at func(*Params) *int64) field {
+	return field{name: name, given: given, about: about, number: at, unit: "minor units"}
+}
+
+func seconds(name string, given bool, about string, at func(*Params) *time.Duration) field {
+	return field{name: name, given: given, about: about, seconds: at, unit: "s"}
+}
+
+var fields = []field{
+	money("amount", true, "what the buyer pays", func(p *Params) *int64 { return &p.Amount }),
+	money("balance", true, "m1's balance before", func(p *Params) *int64 { return &p.Opening }),
+	money("other_amount", true, "the amount of the reused key in 3d", func(p *Params) *int64 { return &p.OtherAmount }),
+	seconds("network", true, "phone to load balancer, one way", func(p *Params) *time.Duration { return &p.Network }),
+	seconds("psp_latency", false, "API to PSP, one way", func(p *Params) *time.Duration { return &p.PSPLatency }),
+	seconds("client_timeout", true, "how long the phone waits before it tries again", func(p *Params) *time.Duration { return &p.ClientTimeout }),
+	seconds("deadline", true, "how long a request may work, from its arrival", func(p *Params) *time.Duration { return &p.Deadline }),
+	seconds("margin", true, "clock margin before a takeover", func(p *Params) *time.Duration { return &p.Margin }),
+	seconds("key_window", true, "how long a completed key record is kept", func(p *Params) *time.Duration { return &p.KeyWindow }),
+	seconds("key_memory", true, "how long the PSP remembers a key", func(p *Params) *time.Duration { return &p.KeyMemory }),
+	seconds("queue_window", true, "how long the queue remembers a dedup id", func(p *Params) *time.Duration { return &p.QueueWindow }),
+	seconds("visibility", true, "how long a delivery is its worker's alone", func(p *Params) *time.Duration { return &p.Visibility }),
+	seconds("copy_at", true, "when the network's copy of A1 arrives", func(p *Params) *time.Duration { return &p.CopyAt }),
+	seconds("resolve_at", true, "when the resolver looks", func(p *Params) *time.Duration { return &p.ResolveAt }),
+	seconds("sweep_at", false, "when the resolver looks in 3b and 3b-sweep", func(p *Params) *time.Duration { return &p.SweepAt }),
+	seconds("relay_at", false, "the relay's first send", func(p *Params) *time.Duration { return &p.RelayAt }),
+	seconds("relay_again_at", true, "the restarted relay's send", func(p *Params) *time.Duration { return &p.RelayAgainAt }),
+	seconds("relay_last_at", false, "the third send, and the worker after it", func(p *Params) *time.Duration { return &p.RelayLastAt }),
+	seconds("relay_lease", false, "how long a claimed outbox row is the relay's", func(p *Params) *time.Duration { return &p.RelayLease }),
+	seconds("webhook_at", false, "when evt_1 arrives (10.5 in W)", func(p *Params) *time.Duration { return &p.WebhookAt }),
+	seconds("webhook_again_at", true, "when evt_1 arrives again in W", func(p *Params) *time.Duration { return &p.WebhookAgainAt }),
+	seconds("work_at", true, "when w1 receives; w2 receives a visibility timeout later", func(p *Params) *time.Duration { return &p.WorkAt }),
+	seconds("queued_until", true, "when A1 leaves api-1's queue in naive", func(p *Params) *time.Duration { return &p.QueuedUntil }),
+	seconds("hand_over", false, "from leaving the queue to running", func(p *Params) *time.Duration { return &p.HandOver }),
+	seconds("retry_at", true, "when the buyer comes back: A3", func(p *Params) *time.Duration { return &p.RetryAt }),
+	seconds("wake_at", false, "when the paused server of 3c goes on", func(p *Params) *time.Duration { return &p.WakeAt }),
+	seconds("lag", true, "replication lag between Regions (later parts)", func(p *Params) *time.Duration { return &p.Lag }),
+	seconds("stream_delay", true, "from a commit to the stream's reading of it (later parts)", func(p *Params) *time.Duration { return &p.StreamDelay }),
+	seconds("horizon", true, "acceptance horizon of the stream (later parts)", func(p *Params) *time.Duration { return &p.Horizon }),
+	{name: "seed", about: "decides what the scenario leaves open", number: func(p *Params) *int64 { return &p.Seed }, unit: "number"},
+}
+
+// Defaults are the constants of the main line.
+func Defaults() Params {
+	const ms = time.Millisecond
+	return Params{
+		Amount: 3000, OtherAmount: 3500, Opening: 12_000, Seed: 1,
+		Network: 20 * ms, PSPLatency: 260 * ms, ClientTimeout: 10 * time.Second, Deadline: 5 * time.Second, Margin: time.Second,
+		KeyWindow: time.Hour, KeyMemory: 24 * time.Hour, QueueWindow: 300 * time.Second, Visibility: 30 * time.Second,
+		CopyAt: 450 * ms, ResolveAt: 11 * time.Second, SweepAt: 8 * time.Second,
+		RelayAt: 12 * time.Second, RelayAgainAt: 14 * time.Second, RelayLastAt: 400 * time.Second, RelayLease: 1500 * ms,
+		WebhookAt: 12_500 * ms, WebhookAgainAt: 10_900 * ms, WorkAt: 14_500 * ms, QueuedUntil: 12 * time.Second, HandOver: 20 * ms,
+		RetryAt: 7200 * time.Second, WakeAt: 12 * time.Second, Lag: time.Second, StreamDelay: 4 * time.Second, Horizon: 7200 * time.Second,
+	}
+}
+
+// Parameters lists every constant in the order of the story.
+func Parameters() []Parameter {
+	p := Defaults()
+	var out []Parameter
+	for _, f := range fields {
+		out = append(out, Parameter{Name: f.name, Unit: f.unit, Default: f.show(&p), Given: f.given, About: f.about})
+	}
+	return out
+}
+
+func (f field) show(p *Params) string {
+	if f.seconds != nil {
+		return strconv.FormatFloat(Seconds(*f.seconds(p)).float(), 'f', -1, 64)
+	}
+	return strconv.FormatInt(*f.number(p), 10)
+}
+
+// set takes one "name=value".
+func (p *Params) set(assignment string) error {
+	name, value, ok := strings.Cut(assignment, "=")
+	if !ok {
+		return misuse("--set takes name=value, not %q", assignment)
+	}
+	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+	if i < 0 {
+		return misuse("there is no parameter %q; there are: %s", name, parameterNames())
+	}
+	f := fields[i]
+	if f.seconds == nil {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 1 || n > maxNumber {
+			return misuse("%s is an integer of 1 to %d (%s), not %q", name, int64(maxNumber), f.unit, value)
+		}
+		*f.number(p) = n
+		return nil
+	}
+	d, err := parseSeconds(value)
+	if err != nil {
+		return misuse("%s: %v", name, err)
+	}
+	*f.seconds(p) = d
+	return nil
+}
+
+// maxNumber and maxSeconds keep sums far from overflow.
+const (
+	maxNumber  = 99_999_999
+	maxSeconds = 10_000_000
+)
+
+var units = []struct {
+	name string
+	is   time.Duration
+}{{"ms", time.Millisecond}, {"min", time.Minute}, {"s", time.Second}, {"h", time.Hour}}
+
+// parseSeconds reads a number of seconds, or a number with a unit.
+func parseSeconds(text string) (time.Duration, error) {
+	number := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZµ")
+	unit := time.Second
+	if suffix := text[len(number):]; suffix != "" {
+		unit = 0
+		for _, u := range units {
+			if u.name == suffix {
+				unit = u.is
+			}
+		}
+		if unit == 0 {
+			return 0, fmt.Errorf("there is no unit %q; there are: ms, s, min, h", suffix)
+		}
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(n >= 0 && n*unit.Seconds() <= maxSeconds) {
+		return 0, fmt.Errorf("%q is no time: give seconds, 0 to %d, as in 7.5, or a number with ms, s, min or h", text, maxSeconds)
+	}
+	return time.Duration(n * float64(unit)).Round(time.Microsecond), nil
+}
+
+func parameterNames() string {
+	var names []string
+	for _, f := range fields {
+		names = append(names, f.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// MisuseError says that there is no such branch, parameter, unit or value.
+type MisuseError struct{ What string }
+
+// Error is the problem on one line, with what there is instead.
+func (e *MisuseError) Error() string { return e.What }
+
+func misuse(format string, args ...any) error { return &MisuseError{fmt.Sprintf(format, args...)} }
