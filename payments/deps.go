@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/retryproof/retryproof/clock"
+	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/entropy"
 	"github.com/retryproof/retryproof/notify"
 	"github.com/retryproof/retryproof/psp"
 	"github.com/retryproof/retryproof/queue"
+	"github.com/retryproof/retryproof/resolve"
 )
 
 // PSP is the card processor. Errors are *retryproof.Error: NotDone only when the
@@ -178,11 +180,21 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("payments: PSPWindow > PSPWindowMargin + Deadline + Margin fails: %v ≤ %v + %v + %v: a charge could be repeated after the PSP forgot its key",
 			c.PSPWindow, c.PSPWindowMargin, c.Deadline, c.Margin))
 	}
-	if c.MaxBody < 0 || c.Relays < 0 || c.Workers < 0 || c.ResolveRate < 0 {
-		errs = append(errs, fmt.Errorf("payments: MaxBody %d, Relays %d, Workers %d and ResolveRate %g must not be negative", c.MaxBody, c.Relays, c.Workers, c.ResolveRate))
+	if c.MaxBody < 0 || c.Relays < 0 || c.Workers < 0 {
+		errs = append(errs, fmt.Errorf("payments: MaxBody %d, Relays %d and Workers %d must not be negative", c.MaxBody, c.Relays, c.Workers))
 	}
 	if c.InboxRetention < 24*time.Hour {
 		errs = append(errs, fmt.Errorf("payments: InboxRetention ≥ 24 h fails: %v: a message that the queue still keeps could be applied twice", c.InboxRetention))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.engine().Validate(), c.questions().Validate())...)
+}
+
+// engine and questions are the parts of the configuration that other packages
+// judge.
+func (c Config) engine() effect.Config {
+	return effect.Config{Deadline: c.Deadline, Margin: c.Margin, AnswerTTL: c.AnswerTTL, Rerun: effect.RerunPending}
+}
+
+func (c Config) questions() resolve.Config {
+	return resolve.Config{Rate: c.ResolveRate, UnknownOnly: c.ResolveUnknownOnly, AlertAfter: c.AlertAfter}
 }

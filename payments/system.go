@@ -39,10 +39,9 @@ func New(deps Deps, config Config) (*System, error) {
 	}
 	s := &System{deps: deps.withDefaults(), config: config.withDefaults()}
 	var err error
-	s.engine, err = effect.New(s.deps.Store.Effects, effect.Config{
-		Deadline: s.config.Deadline, Margin: s.config.Margin, AnswerTTL: s.config.AnswerTTL,
-		Rerun: effect.RerunPending, Clock: s.deps.Clock, Rand: s.deps.Rand, Observe: s.sawEffect,
-	})
+	engine := s.config.engine()
+	engine.Clock, engine.Rand, engine.Observe = s.deps.Clock, s.deps.Rand, s.sawEffect
+	s.engine, err = effect.New(s.deps.Store.Effects, engine)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +69,9 @@ func (s *System) composeLoops() error {
 	if err != nil {
 		return err
 	}
-	s.resolver, err = resolve.New(s.engine, s.deps.Store.Due, s.ask, s.renderGuard, resolve.Config{
-		Rate: s.config.ResolveRate, UnknownOnly: s.config.ResolveUnknownOnly, AlertAfter: s.config.AlertAfter,
-		Alert: s.alert, Clock: s.deps.Clock, Rand: s.deps.Rand, Observe: s.sawResolver,
-	})
+	questions := s.config.questions()
+	questions.Alert, questions.Clock, questions.Rand, questions.Observe = s.alert, s.deps.Clock, s.deps.Rand, s.sawResolver
+	s.resolver, err = resolve.New(s.engine, s.deps.Store.Due, s.ask, s.renderGuard, questions)
 	return err
 }
 
