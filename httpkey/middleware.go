@@ -56,6 +56,9 @@ type keyed struct {
 	r    *http.Request
 	next http.Handler
 
+	// owner says that this request ran the effect: its own answer is no replay, also
+	// when somebody else, a webhook perhaps, recorded the outcome first.
+	owner bool
 	ask   effect.Request
 	body  []byte
 	value any
@@ -202,6 +205,7 @@ func (x *keyed) run(a *effect.Attempt) {
 			_, _ = a.Unknown(ctx)
 		}
 	}()
+	x.owner = true
 	x.next.ServeHTTP(rec, x.forHandler(effect.NewContext(ctx, a)))
 	returned = true
 	defer rec.trailers()
@@ -333,6 +337,11 @@ func (x *keyed) replayFinal(d effect.Decision) {
 		x.w.Header().Set(HeaderBody, "not-kept")
 	}
 	h := x.w.Header()
+	if x.owner {
+		x.expires(h, x.answerEnd())
+		writeAnswer(x.w, x.r, a)
+		return
+	}
 	h.Set(HeaderReplayed, "true")
 	if d.Claim != nil && !d.Claim.ExpiresAt.IsZero() {
 		x.expires(h, d.Claim.ExpiresAt)

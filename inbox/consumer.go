@@ -99,7 +99,8 @@ func NewConsumer(source Source, store Store, handle Handler, config Config) (*Co
 }
 
 // RunOnce receives and applies one batch. It returns how many messages it
-// finished.
+// finished or put back: a message that fails waits for its own time, and must not
+// slow down the next one. The error tells of all that failed.
 func (c *Consumer) RunOnce(ctx context.Context) (int, error) {
 	deliveries, err := c.source.Receive(ctx, c.config.Batch)
 	if err != nil {
@@ -110,7 +111,11 @@ func (c *Consumer) RunOnce(ctx context.Context) (int, error) {
 	for _, d := range deliveries {
 		if err := c.apply(ctx, d); err != nil {
 			c.config.Observe("failed", d)
-			failures = append(failures, fmt.Errorf("inbox: %s: %w", d.ID, err), c.source.Retry(ctx, d, c.backoff(d.Attempt)))
+			retryErr := c.source.Retry(ctx, d, c.backoff(d.Attempt))
+			if retryErr == nil {
+				done++
+			}
+			failures = append(failures, fmt.Errorf("inbox: %s: %w", d.ID, err), retryErr)
 			continue
 		}
 		if err := c.source.Finish(ctx, d); err != nil {

@@ -160,7 +160,7 @@ func TestAMessageIsNotedOnlyWithItsEffect(t *testing.T) {
 	}, inbox.Config{})
 	b.store.before = []error{errBroken}
 	for i, want := range []error{errLater, errBroken} {
-		if n, err := c.RunOnce(context.Background()); n != 0 || !errors.Is(err, want) {
+		if n, err := c.RunOnce(context.Background()); n != 1 || !errors.Is(err, want) {
 			t.Errorf("delivery %d: got %d, %v, want %v", i+1, n, err, want)
 		}
 		b.want(0)
@@ -219,7 +219,7 @@ func TestALostCommitIsARepeatThatIsFinished(t *testing.T) {
 		return nil
 	}})
 	b.store.after = []error{errBroken}
-	if n, err := c.RunOnce(context.Background()); n != 0 || !errors.Is(err, errBroken) || after != 0 {
+	if n, err := c.RunOnce(context.Background()); n != 1 || !errors.Is(err, errBroken) || after != 0 {
 		t.Errorf("got %d, %v and %d follow-up steps, want a failure before them", n, err, after)
 	}
 	b.clock.Advance(time.Minute)
@@ -242,7 +242,7 @@ func TestAMessageStaysUntilItsFollowUpSucceeds(t *testing.T) { // branch R
 		return nil
 	}})
 	for range 3 {
-		if n, err := c.RunOnce(context.Background()); n != 0 || !errors.Is(err, errLater) {
+		if n, err := c.RunOnce(context.Background()); n != 1 || !errors.Is(err, errLater) {
 			t.Errorf("got %d, %v, want the failed follow-up", n, err)
 		}
 		b.clock.Advance(time.Minute)
@@ -284,8 +284,8 @@ func TestOneBadMessageDoesNotHoldBackTheBatch(t *testing.T) {
 		}
 		return b.credit(ctx, d)
 	}, inbox.Config{Batch: 10})
-	if n, err := c.RunOnce(context.Background()); n != 2 || !errors.Is(err, errBroken) {
-		t.Errorf("got %d, %v, want 2 and the failure", n, err)
+	if n, err := c.RunOnce(context.Background()); n != 3 || !errors.Is(err, errBroken) {
+		t.Errorf("got %d, %v, want 2 finished, 1 put back and the failure", n, err)
 	}
 	b.want(2)
 	if b.seen["failed"] != 1 {

@@ -2,6 +2,7 @@ package payments
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -126,14 +127,14 @@ func (s *System) hops(ctx context.Context, p Payment) ([]Hop, error) {
 	}
 	table := []Hop{
 		{Hop: hopPhone, ID: "the key in the phone's journal", Guard: "one key per intent, kept until a definite answer", Memory: "until a definite answer"},
-		{Hop: hopAPI, ID: string(p.ID), Guard: "claim on (endpoint, caller, key), fingerprint compared", Memory: s.config.AnswerTTL.String() + " after the answer"},
+		{Hop: hopAPI, ID: string(p.ID), Guard: "claim on (endpoint, caller, key), fingerprint compared", Memory: spell(s.config.AnswerTTL) + " after the answer"},
 		{Hop: hopLedger, ID: string(p.ID), Guard: "payment row, unique on (endpoint, caller, key)", Memory: "as long as the payment", State: string(p.State)},
-		{Hop: hopPSP, ID: p.ID.Sub("charge"), Guard: "the PSP's idempotency key; its reference afterwards", Memory: s.config.PSPWindow.String(), State: p.ChargeID},
+		{Hop: hopPSP, ID: p.ID.Sub("charge"), Guard: "the PSP's idempotency key; its reference afterwards", Memory: spell(s.config.PSPWindow), State: p.ChargeID},
 		{Hop: hopResolver, ID: p.ID.Sub("charge"), Guard: "compare-and-set on state and lease", Memory: "as long as the payment"},
-		{Hop: hopWebhook, ID: "the PSP's event id", Guard: "inbox on (consumer, source, event id), allowed moves", Memory: s.config.InboxRetention.String()},
+		{Hop: hopWebhook, ID: "the PSP's event id", Guard: "inbox on (consumer, source, event id), allowed moves", Memory: spell(s.config.InboxRetention)},
 		{Hop: hopRelay, ID: event, Guard: "stored event id, deleted after the queue's answer", Memory: "until the queue has it"},
-		{Hop: hopQueue, ID: event, Guard: "dedup id, one at a time per merchant", Memory: s.config.QueueWindow.String()},
-		{Hop: hopWorker, ID: event, Guard: "inbox on (consumer, source, event id)", Memory: s.config.InboxRetention.String()},
+		{Hop: hopQueue, ID: event, Guard: "dedup id, one at a time per merchant", Memory: spell(s.config.QueueWindow)},
+		{Hop: hopWorker, ID: event, Guard: "inbox on (consumer, source, event id)", Memory: spell(s.config.InboxRetention)},
 		{Hop: hopPush, ID: string(p.ID), Guard: "intent (event, channel); replace id on the screen", Memory: "as long as the intent", State: notified},
 	}
 	for i := range table {
@@ -174,4 +175,17 @@ func (s *System) chargesOf(ctx context.Context, p Payment) (int64, bool) {
 		}
 	}
 	return n, true
+}
+
+// spell writes a duration as people say it: "30 days", "24 h", "5 min".
+func spell(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour && d%(24*time.Hour) == 0:
+		return fmt.Sprintf("%d days", d/(24*time.Hour))
+	case d >= time.Hour && d%time.Hour == 0:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	case d >= time.Minute && d%time.Minute == 0:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	}
+	return d.String()
 }

@@ -298,8 +298,10 @@ func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent) (string, 
 func (s *System) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := s.deps.Clock.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
-	if _, err := s.deps.Store.Outbox.Stats(ctx); err != nil {
-		writeError(w, retryproof.Refused(retryproof.CodeUnavailable, "the ledger cannot be reached", err))
+	// A row is written, since a ledger that can only be read is not ready.
+	probe := []Sighting{{PaymentID: "readyz", Hop: hopLedger, What: "probes", N: 1, At: s.deps.Clock.Now()}}
+	if err := s.deps.Store.Hops.AddSightings(ctx, probe); err != nil {
+		writeError(w, retryproof.Refused(retryproof.CodeUnavailable, "the ledger cannot be written", err))
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})

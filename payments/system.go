@@ -149,7 +149,7 @@ func (s *System) sawEffect(o effect.Observation) {
 	case effect.SawTakeover:
 		s.saw(id, hopAPI, "takeovers")
 	case effect.SawFenced:
-		s.saw(id, hopLedger, "fenced writes")
+		s.saw(id, hopLedger, "late writes refused")
 	case effect.SawUnknown:
 		s.saw(id, hopPSP, "no definite answer")
 	}

@@ -2,7 +2,7 @@
 // statement: a step does its work once and returns, a loop calls it again.
 //
 // Promises: while ctx lives, every step is called again after it returned; a step
-// that found nothing to do or failed is called after a pause; when ctx ends, a
+// that did nothing, with or without an error, is called after a pause; when ctx ends, a
 // running step gets Grace to return, and Run returns when all have. A panic in a
 // step is not caught: it ends the process, which is a crash that every step is
 // built for, whereas a loop that is gone unnoticed is not. A step that ends its
@@ -93,7 +93,7 @@ func (l Loop) run(ctx, stepCtx context.Context, config Config) {
 	if l.MaxBackoff == 0 {
 		l.MaxBackoff = 10 * time.Second
 	}
-	failures := 0
+	failures, idleFailures := 0, 0
 	for ctx.Err() == nil {
 		n, err := l.call(stepCtx)
 		pause := time.Duration(0)
@@ -102,13 +102,20 @@ func (l Loop) run(ctx, stepCtx context.Context, config Config) {
 			if failures++; failures == 1 {
 				config.Log.Warn("a step fails and is tried again", "loop", l.Name, "error", err)
 			}
-			pause = l.backoff(failures)
 		case failures > 0:
 			config.Log.Info("a step works again", "loop", l.Name, "after_failures", failures)
 			failures = 0
 		}
-		if err == nil && n == 0 {
-			pause = l.Idle
+		// A step that did something is called again at once, also when a part of it
+		// failed: one message that fails must not slow down all others.
+		switch {
+		case n > 0:
+			idleFailures = 0
+		case err != nil:
+			idleFailures++
+			pause = l.backoff(idleFailures)
+		default:
+			idleFailures, pause = 0, l.Idle
 		}
 		if pause > 0 {
 			jitter := time.Duration(entropy.Fraction(config.Rand) * float64(pause) / 4)
