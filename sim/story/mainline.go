@@ -54,12 +54,13 @@ var mainNumbers = []number{
 	{n: 1, tag: "A1", ops: []string{"tap"}},
 	{n: 2, tag: "A1", ops: []string{"claim"}, where: "api-1"},
 	{n: 3, tag: "A1", ops: []string{"row"}},
+	{n: 4, ops: []string{"charge"}},
 	{n: 5, tag: "A1′", where: "api-2"},
 	{n: 6, ops: []string{"lost"}},
 	{n: 8, tag: "A1", ops: []string{"complete", "answer"}},
 	{n: 7, tag: "A1", ops: []string{"settle", "deadline"}},
 	{n: 9, tag: "A2", where: "api-2"},
-	{n: 10, ops: []string{"adopt"}},
+	{n: 10, ops: []string{"adopt", "replay"}},
 	{n: 11, tag: "resolver"}, {n: 11, tag: "resolve"},
 	{n: 12, tag: "relay 1"}, {n: 13, tag: "webhook"}, {n: 14, tag: "relay 2"},
 	{n: 15, tag: "work 1", ops: []string{"receive"}},
@@ -123,7 +124,7 @@ func expectGray(p Params, r *Result, c *checks, q predicted) {
 	moves := r.payment("pay_7").Moves
 	c.given("the payment's moves", moveList(moves), moveWant(q))
 	c.given("requests with the charge's key", requests(r), q.pspRequests)
-	c.chosen("the auditor's verdict", r.Harm, "")
+	c.chosen("the auditor's verdict", r.Harm, "none")
 }
 
 func requests(r *Result) int {
@@ -151,9 +152,6 @@ func moveWant(q predicted) string {
 	moves := []Move{{At: Seconds(q.arrived), To: "PENDING", By: "A1"}}
 	if q.leaseEnd < q.settledAt {
 		moves = append(moves, Move{At: Seconds(q.leaseEnd), To: "UNKNOWN", By: "A1"})
-	}
-	if q.pspRequests == 2 { // the resolver's lease is no move
-		_ = q.pspRequests
 	}
 	return moveList(append(moves, Move{At: Seconds(q.settledAt), To: "SUCCEEDED", By: q.settledBy}))
 }

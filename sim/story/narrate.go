@@ -27,16 +27,12 @@ var lanes = []string{"phone", "network", "api-1", "api-2", "keys", "ledger", "PS
 func (st *stage) say(where, tag, op, what string) { st.sayAt(st.w.Trace().Len(), where, tag, op, what) }
 
 func (st *stage) sayAt(place int, where, tag, op, what string) {
-	st.lines = append(st.lines, line{at: st.w.Now(), place: place, where: where, tag: tag, op: op, what: what})
+	st.lines = append(st.lines, line{at: st.w.Now(), place: 2*place + 1, where: where, tag: tag, op: op, what: what})
 }
 
 // narrate orders the lines, adds what only the trace knows, and numbers them.
 func (st *stage) narrate(r *Result) {
-	for _, e := range st.w.Trace().Events {
-		if l, ok := st.fromTrace(e); ok {
-			st.lines = append(st.lines, l)
-		}
-	}
+	st.collect()
 	slices.SortStableFunc(st.lines, func(a, b line) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.place, b.place)) })
 	if len(st.s.numbers) > 0 {
 		st.number()
@@ -54,16 +50,29 @@ func (st *stage) narrate(r *Result) {
 	}
 }
 
+// collect turns what happened since the last time into lines, while it is known
+// which step every process is in.
+func (st *stage) collect() {
+	events := st.w.Trace().Events
+	for _, e := range events[st.collected:] {
+		if l, ok := st.fromTrace(e); ok {
+			st.lines = append(st.lines, l)
+		}
+	}
+	st.collected = len(events)
+}
+
 // fromTrace makes a line of a seam event, when the recorder cannot know it.
 func (st *stage) fromTrace(e sim.Event) (line, bool) {
-	l := line{at: e.At, place: e.N, where: e.Where, tag: st.tags[e.Where]}
+	l := line{at: e.At, place: 2 * e.N, where: e.Where, tag: st.tagOf(e.Where)}
 	switch {
 	case e.How == "crash":
 		l.op, l.what = "crash", "dies"
 	case e.What == "pause":
 		l.op, l.what = "pause", "stands still for "+e.How
 	case e.Where == "psp" && e.What == "psp charge" && e.How == "ok":
-		l.where, l.op, l.what = "PSP", "charge", st.charged(e.At)
+		l.where = "PSP"
+		l.op, l.what = st.charged(e.At)
 	case e.Where == "psp" && e.How == "answer lost":
 		l.where, l.op, l.at, l.what = "network", "lost", e.At+st.p.PSPLatency, "the PSP's reply, due now, is lost"
 	case e.What == "psp charge" && e.How == "gave up":
@@ -77,16 +86,16 @@ func (st *stage) fromTrace(e sim.Event) (line, bool) {
 }
 
 // charged says what the processor did at a moment.
-func (st *stage) charged(at time.Duration) string {
+func (st *stage) charged(at time.Duration) (op, what string) {
 	for _, c := range st.charges() {
 		if c.At == Seconds(at) {
 			if c.Key == "" {
-				return "charges " + c.ID + ", " + amount(c.Amount) + ", without a key"
+				return "charge", "charges " + c.ID + ", " + amount(c.Amount) + ", without a key"
 			}
-			return "charges " + c.ID + ", " + amount(c.Amount) + ", key " + c.Key
+			return "charge", "charges " + c.ID + ", " + amount(c.Amount) + ", key " + c.Key
 		}
 	}
-	return "knows the key: replays its answer, charges nothing"
+	return "replay", "knows the key: replays its answer, charges nothing"
 }
 
 // number gives lines the numbers of the story's events. A line that no rule

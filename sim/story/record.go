@@ -34,10 +34,12 @@ func (st *stage) recorded() payments.Stores {
 	return stores
 }
 
-// tag is the step that the running process is in: for an API server the request
-// that arrived last.
-func (st *stage) tag() string {
-	who := st.w.Running()
+// tag is the step that the running process is in.
+func (st *stage) tag() string { return st.tagOf(st.w.Running()) }
+
+// tagOf is the step that a process is in: for an API server the request that
+// arrived last.
+func (st *stage) tagOf(who string) string {
 	events := st.w.Trace().Events
 	for i := len(events) - 1; i >= 0; i-- {
 		if e := events[i]; e.Where == who && e.How == "arrives" {
@@ -91,7 +93,9 @@ func (st *stage) sawClaim(tag string, b effect.Begin, seen effect.Seen) {
 	case c == nil:
 		st.say("keys", tag, "claim", "no record")
 	case c.Owner == b.Owner && c.State == effect.InProgress:
-		st.say("keys", tag, "claim", fmt.Sprintf("%s was absent: IN_PROGRESS, %s, owner %s, until %s", scope,
+		was := map[bool]string{true: "had expired, which is absent", false: "was absent"}[st.claimed]
+		st.claimed = true
+		st.say("keys", tag, "claim", fmt.Sprintf("%s %s: IN_PROGRESS, %s, owner %s, until %s", scope, was,
 			st.names.fingerprint(string(b.Fingerprint)), tag, at(c.Until)))
 	case c.State == effect.InProgress:
 		st.say("keys", tag, "claim", fmt.Sprintf("%s is IN_PROGRESS, owner %s, until %s", scope, st.by(c.Owner), at(c.Until)))

@@ -77,7 +77,7 @@ type Result struct {
 	Ways []Way `json:"ways,omitempty"`
 	// IDs maps the story's names to the derived ids.
 	IDs []Name `json:"ids"`
-	// Harm is what the auditor saw, empty for none.
+	// Harm is the first harm that the simulator's auditor saw, "none" for none.
 	Harm   string  `json:"harm"`
 	Checks []Check `json:"checks"`
 	// Hash names the run; a seed has one.

@@ -2,6 +2,7 @@ package story
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -51,7 +52,10 @@ type stage struct {
 	ids     []retryproof.ID // payments in the order of their rows
 	snaps   map[string]*Snapshot
 	heard   string
-	trouble []error
+	claimed bool // the key was claimed before
+	// collected is how much of the trace has become lines.
+	collected int
+	trouble   []error
 }
 
 // play runs the scenario.
@@ -145,7 +149,10 @@ func (st *stage) perform(steps []step) error {
 }
 
 // until plays everything that is due up to a time.
-func (st *stage) until(t time.Duration) { st.w.Run(t) }
+func (st *stage) until(t time.Duration) {
+	st.w.Run(t)
+	st.collect()
+}
 
 // begin starts one step.
 func (st *stage) begin(s step) error {
@@ -348,6 +355,7 @@ func (st *stage) result() (Result, error) {
 	if r.Answers == nil {
 		r.Answers = []Answer{}
 	}
+	slices.SortStableFunc(r.Answers, func(a, b Answer) int { return cmp.Compare(a.At, b.At) })
 	for _, c := range r.Charges {
 		r.ChargedTotal += c.Amount
 	}
@@ -358,6 +366,7 @@ func (st *stage) result() (Result, error) {
 		}
 		r.Payments = append(r.Payments, Payment{ID: st.names.show(string(id)), State: string(p.State), Moves: st.moves[id]})
 	}
+	r.Harm = "none"
 	if h := st.w.Harm(); h != nil {
 		r.Harm = h.Rule
 	}

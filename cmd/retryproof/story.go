@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/retryproof/retryproof/sim/story"
+)
+
+// storyCommand plays the story of one payment and its branches in virtual time.
+type storyCommand struct {
+	List storyListCommand `cmd:"" help:"List the branches and the parameters."`
+	Run  storyRunCommand  `cmd:"" help:"Play one branch, or all; exit 1 when an expectation fails."`
+}
+
+// storyListCommand lists what there is.
+type storyListCommand struct {
+	Format string `help:"text or json." enum:"text,json" default:"text"`
+}
+
+// Run prints the branches and the parameters.
+func (c *storyListCommand) Run(out output) error {
+	if c.Format == "json" {
+		return json.NewEncoder(out.stdout).Encode(map[string]any{"branches": story.List(), "parameters": story.Parameters()})
+	}
+	group := ""
+	for _, b := range story.List() {
+		if b.Group != group {
+			group = b.Group
+			fmt.Fprintf(out.stdout, "%s\n", group)
+		}
+		line := fmt.Sprintf("  %-17s %s", b.ID, b.Title)
+		if b.NotYet != "" {
+			line += " — not yet: " + b.NotYet
+		}
+		fmt.Fprintln(out.stdout, line)
+	}
+	fmt.Fprintln(out.stdout, "Parameters, for --set name=value; times in seconds or with ms, s, min, h")
+	for _, p := range story.Parameters() {
+		fmt.Fprintf(out.stdout, "  %-17s %-8s %-12s %s\n", p.Name, p.Default, p.Unit, p.About)
+	}
+	return nil
+}
+
+// storyRunCommand plays branches.
+type storyRunCommand struct {
+	Branch string   `arg:"" name:"ID" help:"A branch's id, or all; story list shows them."`
+	Set    []string `help:"Change a constant of the story; may be repeated." placeholder:"NAME=VALUE" sep:"none"`
+	Format string   `help:"text or json." enum:"text,json" default:"text"`
+}
+
+// Run plays and prints. JSON is one object per branch, a line each.
+func (c *storyRunCommand) Run(out output) error {
+	results, err := c.play()
+	var wrong *story.MisuseError
+	switch {
+	case errors.As(err, &wrong):
+		return misuse{err}
+	case err != nil:
+		return err
+	}
+	encoder := json.NewEncoder(out.stdout)
+	encoder.SetEscapeHTML(false)
+	var failed []string
+	for i := range results {
+		r := &results[i]
+		if c.Format == "json" {
+			err = errors.Join(err, encoder.Encode(r))
+		} else {
+			r.Text(out.stdout)
+		}
+		for _, check := range r.Checks {
+			if !check.OK {
+				failed = append(failed, fmt.Sprintf("%s: %s is %s, expected %s", r.ID, check.What, check.Got, check.Want))
+			}
+		}
+	}
+	if c.Branch == "all" && c.Format == "text" {
+		story.Summary(out.stdout, results)
+	}
+	if len(failed) > 0 {
+		return errors.Join(err, fmt.Errorf("story: %d expectations failed: %s", len(failed), strings.Join(failed, "; ")))
+	}
+	return err
+}
+
+func (c *storyRunCommand) play() ([]story.Result, error) {
+	if c.Branch == "all" {
+		return story.RunAll(c.Set...)
+	}
+	r, err := story.Run(c.Branch, c.Set...)
+	return []story.Result{r}, err
+}
