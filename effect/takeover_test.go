@@ -240,7 +240,23 @@ func TestAWaitPastTheDeadlineIsTooLateForAReleasedKey(t *testing.T) {
 	if retryproof.CodeOf(err) != retryproof.CodeTooLate {
 		t.Errorf("got %v, want too late", err)
 	}
+	if got := l.store.calls["Begin"]; got != 2 {
+		t.Errorf("got %d claims, want none for a request that is too late", got)
+	}
 	l.wantClaim("none")
+}
+
+func TestACrashWhileAbandoningLeavesUnknown(t *testing.T) {
+	l := newLab(t)
+	e := l.engine(effect.RerunNever)
+	l.begin(e, request(), effect.Run) // and crashes
+	l.at(6.03)
+	l.store.failBefore("Settle", errAway)
+	if _, _, err := e.Begin(context.Background(), request()); retryproof.CodeOf(err) != retryproof.CodeUnavailable {
+		t.Errorf("got %v, want unavailable", err)
+	}
+	l.wantGuard(effect.Unknown)
+	l.begin(e, request(), effect.Pointer)
 }
 
 func TestOfTwoTakeoversOneRuns(t *testing.T) {
