@@ -50,6 +50,9 @@ func TestABeginThatGivesUpBlocksNobody(t *testing.T) {
 			}
 			l.wantGuard("")
 			l.wantClaim("none")
+			if got, want := l.store.calls["Begin"], map[bool]int{true: 1, false: 5}[name == "away" || name == "read-only"]; got != want {
+				t.Errorf("got %d tries, want %d", got, want)
+			}
 			l.begin(e, request(), effect.Run)
 		})
 	}

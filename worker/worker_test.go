@@ -74,6 +74,20 @@ func TestBackoffDoublesUpToItsBound(t *testing.T) {
 	})
 }
 
+func TestAStepThatFailedInPartIsCalledAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var at []time.Duration
+		partly := func() (int, error) { return 2, errors.New("one of three failed") }
+		worker.Run(ctx, quiet(), worker.Loop{Step: recorder(&at, stop, partly, failed, failed, partly, failed), Idle: time.Second})
+		want := []time.Duration{0, 0, time.Second, 3 * time.Second, 3 * time.Second, 4 * time.Second}
+		if !slices.Equal(at, want) {
+			t.Errorf("got calls at %v, want %v", at, want)
+		}
+	})
+}
+
 func TestADailyLoopThatFailsForWeeksStillPauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
