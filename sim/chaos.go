@@ -100,3 +100,21 @@ func (c *Counts) Add(o Counts) {
 	c.Declines += o.Declines
 	c.Unprovable += o.Unprovable
 }
+
+// Missing names what a batch never met although it should have: faults that no run
+// had prove nothing.
+func (c Counts) Missing() []string {
+	var out []string
+	for _, x := range []struct {
+		name string
+		n    int
+	}{
+		{"crashes", c.Crashes}, {"takeovers", c.Takeovers}, {"fenced writes", c.Fenced}, {"lost commits", c.LostCommits},
+		{"redeliveries", c.Redelivered}, {"replays", c.Replays}, {"pauses", c.Pauses}, {"resolved", c.Resolved}, {"inbox repeats", c.Repeats},
+	} {
+		if x.n == 0 {
+			out = append(out, x.name)
+		}
+	}
+	return out
+}

@@ -73,3 +73,15 @@ func (t *Trace) String() string {
 	}
 	return b.String()
 }
+
+// Hash is a running hash over the hashes of several runs.
+type Hash struct{ t Trace }
+
+// NewHash returns an empty hash.
+func NewHash() *Hash { return &Hash{t: Trace{hash: fnvOffset}} }
+
+// Add adds one run's hash.
+func (h *Hash) Add(hash string) { h.t.mix(hash) }
+
+// String is the hash.
+func (h *Hash) String() string { return h.t.Hash() }

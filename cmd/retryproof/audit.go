@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/retryproof/retryproof/effect"
@@ -44,6 +45,12 @@ type auditReport struct {
 func (c *auditCommand) Run(ctx context.Context, out output) error {
 	if c.Store == "memory" {
 		return misuse{errors.New("--store memory ends with its process: nothing to audit")}
+	}
+	if path, ok := strings.CutPrefix(c.Store, "sqlite:"); ok {
+		// Opening would make the file that is to be audited.
+		if _, err := os.Stat(strings.TrimPrefix(path, "//")); err != nil {
+			return fmt.Errorf("--store: %w", err)
+		}
 	}
 	store, err := openStore(ctx, c.Store, "", false)
 	if err != nil {

@@ -56,7 +56,7 @@ func (c *benchCommand) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	op, err := rig.operation(ctx, c.What, c.Clients)
+	op, err := rig.operation(ctx, c.What, c.Clients, c.Duration)
 	if err != nil {
 		return err
 	}

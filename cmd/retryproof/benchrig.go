@@ -50,8 +50,8 @@ func (b *benchRig) rawCommit(ctx context.Context, client, n int) error {
 		PaymentID: retryproof.Derive("bench", b.run, fmt.Sprint(client), fmt.Sprint(n)), Hop: "bench", What: "rows", N: 1, At: clock.System().Now()}})
 }
 
-// operation returns what to measure, after preparing it.
-func (b *benchRig) operation(ctx context.Context, what string, clients int) (operation, error) {
+// operation returns what to measure, after preparing it for at most fill.
+func (b *benchRig) operation(ctx context.Context, what string, clients int, fill time.Duration) (operation, error) {
 	switch what {
 	case "payments":
 		return one(func(_ context.Context, client, n int) error { return b.pay(client, n, http.StatusCreated) }), nil
@@ -67,7 +67,7 @@ func (b *benchRig) operation(ctx context.Context, what string, clients int) (ope
 	case "inbox":
 		return one(b.apply), nil
 	}
-	return b.prepareRelay(ctx, clients)
+	return b.prepareRelay(ctx, clients, fill)
 }
 
 // pay sends one payment through the whole API.
@@ -138,10 +138,10 @@ func (b *benchRig) apply(ctx context.Context, client, n int) error {
 	return err
 }
 
-// prepareRelay fills the outbox; the clients are then relays that empty it, batch by
+// prepareRelay fills the outbox for a while; the clients are then relays that empty it, batch by
 // batch, into a queue in memory.
-func (b *benchRig) prepareRelay(ctx context.Context, clients int) (operation, error) {
-	filled, err := measure(ctx, 64, 10*time.Second, one(func(_ context.Context, client, n int) error { return b.pay(client, n, http.StatusCreated) }))
+func (b *benchRig) prepareRelay(ctx context.Context, clients int, fill time.Duration) (operation, error) {
+	filled, err := measure(ctx, 64, fill, one(func(_ context.Context, client, n int) error { return b.pay(client, n, http.StatusCreated) }))
 	if err != nil || filled.units == 0 {
 		return nil, fmt.Errorf("bench: filling the outbox: %w", err)
 	}

@@ -7,16 +7,19 @@ replace (
 	github.com/retryproof/retryproof/psp/stripe => ../../psp/stripe
 	github.com/retryproof/retryproof/queue/nats => ../../queue/nats
 	github.com/retryproof/retryproof/queue/nats/embedded => ../../queue/nats/embedded
+	github.com/retryproof/retryproof/store/postgres => ../../store/postgres
 	github.com/retryproof/retryproof/store/sqlite => ../../store/sqlite
 )
 
 require (
 	github.com/alecthomas/kong v1.17.0
+	github.com/jackc/pgx/v5 v5.13.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/retryproof/retryproof v0.0.0
 	github.com/retryproof/retryproof/psp/stripe v0.0.0-00010101000000-000000000000
 	github.com/retryproof/retryproof/queue/nats v0.0.0
 	github.com/retryproof/retryproof/queue/nats/embedded v0.0.0-00010101000000-000000000000
+	github.com/retryproof/retryproof/store/postgres v0.0.0-00010101000000-000000000000
 	github.com/retryproof/retryproof/store/sqlite v0.0.0-00010101000000-000000000000
 )
 
@@ -27,6 +30,9 @@ require (
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/google/go-tpm v0.9.8 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/klauspost/compress v1.20.4 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
@@ -43,7 +49,9 @@ require (
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/stripe/stripe-go/v85 v85.0.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	modernc.org/libc v1.80.1 // indirect

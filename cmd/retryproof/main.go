@@ -5,6 +5,9 @@
 //	retryproof migrate    create, remove or show the tables of a store
 //	retryproof bench      measure payments a second beside raw commits a second
 //	retryproof audit      count what must agree in a store
+//	retryproof story      play the story of one payment in virtual time
+//	retryproof explore    look for harm in thousands of random faulty worlds
+//	retryproof story      play one payment and its branches in virtual time
 //
 // Exit codes: 0 success, 1 failure, 2 misuse.
 package main
@@ -35,6 +38,8 @@ type commandLine struct {
 	Migrate migrateCommand `cmd:"" help:"Create (up), remove (down) or show (status) the tables of a store."`
 	Bench   benchCommand   `cmd:"" help:"Measure the system on this machine."`
 	Audit   auditCommand   `cmd:"" help:"Count what must agree in a store: charges, credits, notifications, sums."`
+	Explore exploreCommand `cmd:"" help:"Run random faulty worlds of the system in virtual time and look for harm."`
+	Story   storyCommand   `cmd:"" help:"Play the story of one payment, and what other designs would do, in virtual time."`
 }
 
 func main() {

@@ -11,6 +11,7 @@ import (
 	"github.com/retryproof/retryproof/queue"
 	queuememory "github.com/retryproof/retryproof/queue/memory"
 	"github.com/retryproof/retryproof/store/memory"
+	"github.com/retryproof/retryproof/store/postgres"
 	"github.com/retryproof/retryproof/store/sqlite"
 )
 
@@ -31,6 +32,12 @@ func openStore(ctx context.Context, url, fallback string, migrate bool) (openedS
 	switch {
 	case url == "memory":
 		return openedStore{Stores: memory.New().Payments(), close: func() error { return nil }, kind: "memory"}, nil
+	case strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://"):
+		s, err := postgres.Open(ctx, postgres.Config{URL: url, Migrate: migrate})
+		if err != nil {
+			return openedStore{}, fmt.Errorf("--store: %w", err)
+		}
+		return openedStore{Stores: s.Payments(), close: s.Close, kind: "postgres"}, nil
 	case url == "" && fallback != "":
 		url = "sqlite:" + fallback
 	case !strings.HasPrefix(url, "sqlite:"):

@@ -133,6 +133,9 @@ func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tok
 			s.close(log)
 		}
 	}()
+	if c.Queue == "memory" && c.Store != "memory" {
+		return s, misuse{errors.New("--queue memory forgets its messages when the process ends, and a durable --store would have deleted their events: give --store memory too, or a durable queue")}
+	}
 	metrics := newPromMetrics()
 	stores, err := openStore(ctx, c.Store, filepath.Join(c.Data, "ledger.db"), true)
 	if err != nil {
