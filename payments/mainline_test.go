@@ -167,6 +167,9 @@ func TestTheHopTableCountsWhatEachHopSaw(t *testing.T) {
 					t.Errorf("%s: id %q, want %q", hop, got, want)
 				}
 			}
+			if got, want := hops["queue"].Memory, "5 min"; got != want {
+				t.Errorf("the queue's memory: got %q, want %q", got, want)
+			}
 			if len(hops) != 11 || hops["ledger"].State != "SUCCEEDED" || hops["push provider"].State != "SENT" || hops[""].State != "SUCCEEDED" {
 				t.Errorf("states: got %+v", hops)
 			}
