@@ -18,8 +18,7 @@ var (
 	// first and then not even locked.
 	newClaimSQL = fmt.Sprintf(`INSERT INTO claims (%[1]s) SELECT %[2]s
 		WHERE NOT EXISTS (SELECT FROM claims WHERE scope_id = $1::text AND (expires_at IS NULL OR expires_at >= $%[3]d::bigint))
-		ON CONFLICT (scope_id) DO UPDATE SET %[4]s WHERE claims.expires_at < $%[3]d::bigint
-		RETURNING scope_id`,
+		ON CONFLICT (scope_id) DO UPDATE SET %[4]s WHERE claims.expires_at < $%[3]d::bigint`,
 		claimColumns, marks(1, record.ClaimColumns), len(record.ClaimColumns)+1, excluded(record.ClaimColumns[1:]))
 	adoptClaimSQL = `UPDATE claims SET state = $2, owner = $3, lease_until = $4, expires_at = NULL WHERE scope_id = $1`
 	completeSQL   = `UPDATE claims SET state = 'COMPLETE', answer = $3::bytea, expires_at = $4::bigint
@@ -45,8 +44,7 @@ func (e effects) ClaimKey(ctx context.Context, b effect.Begin) (*effect.Claim, e
 		if err != nil || c != nil {
 			return c, err
 		}
-		claimed := false
-		err = e.s.write(ctx, statement{newClaimSQL, args, eachRow(func(scanner) error { claimed = true; return nil })})
+		claimed, err := e.s.changes(ctx, newClaimSQL, args...)
 		if err != nil {
 			return nil, err
 		}
@@ -169,8 +167,9 @@ func (e effects) LookKey(ctx context.Context, l effect.Look) (*effect.Claim, err
 
 func (e effects) readKey(ctx context.Context, id string) (*effect.Claim, error) {
 	var c record.ClaimScan
-	err := e.s.read(ctx, statement{readClaimSQL, []any{id}, eachRow(func(row scanner) error { return row.Scan(c.Dest()...) })})
-	if err != nil {
+	var found bool
+	err := e.s.read(ctx, statement{readClaimSQL, []any{id}, firstRow(&found, c.Dest()...)})
+	if err != nil || !found {
 		return nil, err
 	}
 	claim, err := c.Claim()

@@ -35,7 +35,7 @@ type Config struct {
 	// CodeConflict. Defaults to the server's setting.
 	LockTimeout time.Duration
 	// Retries is how often a serialization failure or a deadlock is tried again
-	// before it becomes CodeConflict; negative is never. Defaults to 10.
+	// before it becomes CodeConflict; negative is never. Defaults to 20.
 	Retries int
 	// MaxGroup is how many callers' Begin or Settle share one commit at most. They
 	// do only when they wait at the same time. 1 or less never groups. Defaults to
@@ -52,7 +52,7 @@ func (c Config) withDefaults() Config {
 		c.MaxConns = 16
 	}
 	if c.Retries == 0 {
-		c.Retries = 10
+		c.Retries = 20
 	}
 	if c.MaxGroup == 0 {
 		c.MaxGroup = 64

@@ -79,9 +79,38 @@ func eachRow(scan func(row scanner) error) func(pgx.Rows) error {
 	}
 }
 
+// firstRow scans a row that may be absent. It forgets what an earlier run of the
+// statement found: one that fails at COMMIT has given rows before.
+func firstRow(found *bool, dest ...any) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		*found = false
+		return eachRow(func(row scanner) error {
+			*found = true
+			return row.Scan(dest...)
+		})(rows)
+	}
+}
+
+// list scans every row into out, which it empties first: a statement may run again.
+func list[T any](out *[]T, scan func(row scanner) (T, error)) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		*out = nil
+		return eachRow(func(row scanner) error {
+			v, err := scan(row)
+			*out = append(*out, v)
+			return err
+		})(rows)
+	}
+}
+
 // read runs one SELECT on the primary: connections of our own were checked when they
 // were made; behind a pooler any server may answer, so it is asked along.
+// At SERIALIZABLE even a SELECT can fail and is then run again.
 func (s *Store) read(ctx context.Context, st statement) error {
+	return s.retried(ctx, func() error { return s.readOnce(ctx, st) })
+}
+
+func (s *Store) readOnce(ctx context.Context, st statement) error {
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
@@ -58,7 +57,8 @@ func (e effects) begin(ctx context.Context, b effect.Begin, args []any) (seen ef
 	var c record.ClaimScan
 	g := e.t.Scan()
 	dest := append(append([]any{&claimed, &recorded}, c.Dest()...), g.Dest()...)
-	st := statement{e.t.begin, args, eachRow(func(row scanner) error { return row.Scan(dest...) })}
+	var answered bool
+	st := statement{e.t.begin, args, firstRow(&answered, dest...)}
 	if err := e.s.begins.do(ctx, string(b.GuardID), st); err != nil {
 		return effect.Seen{}, false, err
 	}
@@ -81,9 +81,9 @@ func (e effects) begin(ctx context.Context, b effect.Begin, args []any) (seen ef
 func (e effects) Look(ctx context.Context, l effect.Look) (effect.Seen, error) {
 	var c record.ClaimScan
 	g := e.t.Scan()
-	dest := append(c.Dest(), g.Dest()...)
+	var answered bool
 	err := e.s.read(ctx, statement{e.t.look, []any{string(l.Scope.ID()), string(l.GuardID)},
-		eachRow(func(row scanner) error { return row.Scan(dest...) })})
+		firstRow(&answered, append(c.Dest(), g.Dest()...)...)})
 	if err != nil {
 		return effect.Seen{}, err
 	}
@@ -240,12 +240,11 @@ func (e effects) RecordGuard(ctx context.Context, b effect.Begin) (*effect.Guard
 		if err != nil || g != nil {
 			return g, err
 		}
-		var n int64
-		err = e.s.write(ctx, statement{e.t.insert + " RETURNING 1", args, eachRow(func(row scanner) error { return row.Scan(&n) })})
+		recorded, err := e.s.changes(ctx, e.t.insert, args...)
 		if err != nil {
 			return nil, err
 		}
-		if n > 0 {
+		if recorded {
 			return e.t.Recorded(b), nil
 		}
 	}
@@ -262,8 +261,9 @@ func (e effects) AdoptGuard(ctx context.Context, a effect.Adopt) (*effect.Guard,
 // LookGuard reads the guard.
 func (e effects) LookGuard(ctx context.Context, l effect.Look) (*effect.Guard, error) {
 	g := e.t.Scan()
-	err := e.s.read(ctx, statement{e.t.read, []any{string(l.GuardID)}, eachRow(func(row scanner) error { return row.Scan(g.Dest()...) })})
-	if err != nil {
+	var found bool
+	err := e.s.read(ctx, statement{e.t.read, []any{string(l.GuardID)}, firstRow(&found, g.Dest()...)})
+	if err != nil || !found {
 		return nil, err
 	}
 	return g.Guard(), nil
@@ -273,13 +273,12 @@ func (e effects) LookGuard(ctx context.Context, l effect.Look) (*effect.Guard, e
 func (e effects) Due(ctx context.Context, d resolve.Due) ([]effect.Guard, error) {
 	var out []effect.Guard
 	err := e.s.read(ctx, statement{e.t.due, []any{record.Micros(d.Now), d.Margin.Microseconds(), d.UnknownOnly, max(d.Limit, 0)},
-		eachRow(func(row scanner) error {
+		list(&out, func(row scanner) (effect.Guard, error) {
 			g := e.t.Scan()
 			if err := row.Scan(g.Dest()...); err != nil {
-				return err
+				return effect.Guard{}, err
 			}
-			out = append(out, *g.Guard())
-			return nil
+			return *g.Guard(), nil
 		})})
-	return slices.Clip(out), err
+	return orNothing(out, err)
 }

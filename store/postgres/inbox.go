@@ -107,15 +107,11 @@ const intentColumns = "event_id, channel, replace_id, recipient, title, body, st
 // intents reads a list of intents.
 func (n notifyStore) intents(ctx context.Context, where string, args ...any) ([]notify.Intent, error) {
 	var out []notify.Intent
-	err := n.s.read(ctx, statement{"SELECT " + intentColumns + " FROM notifications WHERE " + where, args, eachRow(func(row scanner) error {
-		var i notify.Intent
+	err := n.s.read(ctx, statement{"SELECT " + intentColumns + " FROM notifications WHERE " + where, args, list(&out, func(row scanner) (i notify.Intent, err error) {
 		var created, sent sql.NullInt64
-		if err := row.Scan(&i.EventID, &i.Channel, &i.ReplaceID, &i.To, &i.Title, &i.Body, &i.State, &i.Sends, &created, &sent); err != nil {
-			return err
-		}
+		err = row.Scan(&i.EventID, &i.Channel, &i.ReplaceID, &i.To, &i.Title, &i.Body, &i.State, &i.Sends, &created, &sent)
 		i.CreatedAt, i.SentAt = record.Time(created), record.Time(sent)
-		out = append(out, i)
-		return nil
+		return i, err
 	})})
 	return orNothing(out, err)
 }

@@ -35,8 +35,12 @@ func (l ledgerStore) Balance(ctx context.Context, account, currency string) (int
 		sql = "SELECT balance FROM accounts WHERE account = $1 AND currency = $2"
 	}
 	var sum int64
-	err := l.s.read(ctx, statement{sql, []any{account, currency}, eachRow(func(row scanner) error { return row.Scan(&sum) })})
-	return orNothing(sum, err)
+	var found bool
+	err := l.s.read(ctx, statement{sql, []any{account, currency}, firstRow(&found, &sum)})
+	if err != nil || !found {
+		return 0, err
+	}
+	return sum, nil
 }
 
 const postSQL = `WITH posted AS (
@@ -83,6 +87,7 @@ func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
 			&a.OutboxParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &state, &n); err != nil {
 			return err
 		}
+		delete(a.ByState, state)
 		if n > 0 {
 			a.ByState[state] = n
 		}
@@ -117,15 +122,12 @@ func (h hopStore) AddSightings(ctx context.Context, seen []payments.Sighting) er
 func (h hopStore) Sightings(ctx context.Context, id retryproof.ID) ([]payments.Sighting, error) {
 	var out []payments.Sighting
 	err := h.s.read(ctx, statement{"SELECT hop, what, n, last_at FROM sightings WHERE payment_id = $1 ORDER BY hop, what", []any{string(id)},
-		eachRow(func(row scanner) error {
+		list(&out, func(row scanner) (payments.Sighting, error) {
 			s := payments.Sighting{PaymentID: id}
 			var at sql.NullInt64
-			if err := row.Scan(&s.Hop, &s.What, &s.N, &at); err != nil {
-				return err
-			}
+			err := row.Scan(&s.Hop, &s.What, &s.N, &at)
 			s.At = record.Time(at)
-			out = append(out, s)
-			return nil
+			return s, err
 		})})
 	return orNothing(out, err)
 }

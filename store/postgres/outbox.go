@@ -63,18 +63,14 @@ func (o outboxStore) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, e
 	config := o.s.config
 	config.Isolation = pgx.ReadCommitted
 	var out []outbox.Row
-	claim := statement{claimSQL, []any{record.Micros(c.Now), c.Relay, record.Micros(c.Until), int64(c.Limit)}, eachRow(func(row scanner) error {
+	claim := statement{claimSQL, []any{record.Micros(c.Now), c.Relay, record.Micros(c.Until), int64(c.Limit)}, list(&out, func(row scanner) (outbox.Row, error) {
 		var r outbox.Row
 		var at sql.NullInt64
-		if err := row.Scan(&r.Seq, &r.ID, &r.Type, &r.Group, &r.Body, &at, &r.Attempts); err != nil {
-			return err
-		}
+		err := row.Scan(&r.Seq, &r.ID, &r.Type, &r.Group, &r.Body, &at, &r.Attempts)
 		r.At = record.Time(at)
-		out = append(out, r)
-		return nil
+		return r, err
 	})}
 	err := o.s.retried(ctx, func() error {
-		out = nil
 		return o.s.writeOnce(ctx, config.opening(), []statement{{turnSQL, nil, noRows}, claim})
 	})
 	return orNothing(out, err)

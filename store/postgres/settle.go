@@ -26,7 +26,8 @@ func (e effects) Settle(ctx context.Context, set effect.Settle) (effect.Settled,
 	var first, completed bool
 	g := e.t.Scan()
 	dest := append([]any{&first, &completed}, g.Dest()...)
-	st := statement{e.t.settle, args, eachRow(func(row scanner) error { return row.Scan(dest...) })}
+	var answered bool
+	st := statement{e.t.settle, args, firstRow(&answered, dest...)}
 	if err := e.s.settles.do(ctx, lockOrder(set), st); err != nil {
 		return effect.Settled{}, err
 	}
