@@ -316,6 +316,7 @@ func TestAReusedKeyThatCrashedAfterItsClaimMisleadsNobody(t *testing.T) {
 	r := request()
 	r.Fingerprint = h2
 	l.begin(e, r, effect.Mismatch)
+	l.at(7300) // the other claim is stale
 	if changed, err := e.Rewrite(context.Background(), *l.look().Guard, effect.Answer{Body: []byte("x")}); changed || err != nil {
 		t.Errorf("Rewrite: got %v, %v, want nothing", changed, err)
 	}

@@ -246,6 +246,30 @@ func TestAWaitPastTheDeadlineIsTooLateForAReleasedKey(t *testing.T) {
 	l.wantClaim("none")
 }
 
+func TestAZombieWhoseSuccessorVanishedTooIsToldToComeAgain(t *testing.T) {
+	l := newLab(t)
+	e := l.engine(effect.RerunPending)
+	_, a1 := l.begin(e, request(), effect.Run)
+	l.at(6.03)
+	l.begin(e, request(), effect.Run) // and crashes
+	l.at(13)
+	if d := l.finish(a1, "from the zombie", effect.Busy); d.RetryAfter <= 0 {
+		t.Errorf("got RetryAfter %v, want when to come again", d.RetryAfter)
+	}
+}
+
+func TestASecondFinishIsAnsweredFromTheRecord(t *testing.T) {
+	l := newLab(t)
+	_, a := l.begin(l.engine(effect.RerunNever), request(), effect.Run)
+	l.finish(a, "paid", effect.Replay)
+	if d := l.finish(a, "another", effect.Replay); string(d.Answer.Body) != "paid" {
+		t.Errorf("got %q, want the stored answer", d.Answer.Body)
+	}
+	if got := l.saw(effect.SawSettled); got != 1 {
+		t.Errorf("got %d settlements, want 1", got)
+	}
+}
+
 func TestACrashWhileAbandoningLeavesUnknown(t *testing.T) {
 	l := newLab(t)
 	e := l.engine(effect.RerunNever)

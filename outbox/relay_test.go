@@ -349,10 +349,13 @@ func TestARowThatCannotBeDeletedIsSentAgainUnderItsID(t *testing.T) {
 
 func TestAnOutageParksNothing(t *testing.T) {
 	b := newBench(t)
+	r := b.relay(outbox.Config{MaxAttempts: 3})
+	b.insert("m0", "e0")
+	b.run(r, 1)
+	b.clock.Advance(time.Minute) // twice MaxBackoff
 	b.insert("m1", "e1", "e2")
 	b.insert("m2", "f1")
 	b.insert("m3", "g1")
-	r := b.relay(outbox.Config{MaxAttempts: 3})
 	b.queue = func(context.Context, queue.Message) error { return errCut }
 	for range 500 {
 		_, _ = r.RunOnce(context.Background())
