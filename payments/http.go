@@ -19,19 +19,9 @@ import (
 // endpointPayments is the endpoint part of a payment's scope.
 const endpointPayments = "payments"
 
-func (s *System) routes() (http.Handler, error) {
-	keyed, err := httpkey.New(s.engine, httpkey.Config{
-		Caller:   s.caller,
-		Endpoint: func(*http.Request) string { return endpointPayments },
-		Read:     s.readOrder,
-		Render:   s.renderGuard,
-		MaxBody:  s.config.MaxBody,
-	})
-	if err != nil {
-		return nil, err
-	}
+func (s *System) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /payments", keyed.Handler(http.HandlerFunc(s.create)))
+	mux.Handle("POST /payments", s.keyed.Handler(http.HandlerFunc(s.create)))
 	mux.HandleFunc("POST /payments/resolve", s.resolve)
 	mux.HandleFunc("GET /payments/{id}", s.show)
 	mux.HandleFunc("GET /payments/{id}/hops", s.showHops)
@@ -41,7 +31,7 @@ func (s *System) routes() (http.Handler, error) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	mux.HandleFunc("GET /readyz", s.ready)
-	return mux, nil
+	return mux
 }
 
 // caller authenticates the request by its bearer token.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/httpkey"
 	"github.com/retryproof/retryproof/inbox"
 	"github.com/retryproof/retryproof/ledger"
 	"github.com/retryproof/retryproof/notify"
@@ -24,7 +26,8 @@ type System struct {
 	deps      Deps
 	config    Config
 	engine    *effect.Engine
-	handler   http.Handler
+	keyed     *httpkey.Middleware
+	handler   func() http.Handler
 	relays    []*outbox.Relay
 	consumer  *inbox.Consumer
 	notifier  *notify.Notifier
@@ -48,7 +51,15 @@ func New(deps Deps, config Config) (*System, error) {
 	if err := s.composeLoops(); err != nil {
 		return nil, err
 	}
-	s.handler, err = s.routes()
+	s.keyed, err = httpkey.New(s.engine, httpkey.Config{
+		Caller:   s.caller,
+		Endpoint: func(*http.Request) string { return endpointPayments },
+		Read:     s.readOrder,
+		Render:   s.renderGuard,
+		MaxBody:  s.config.MaxBody,
+	})
+	// A process that only runs loops serves nothing and needs no routes.
+	s.handler = sync.OnceValue(s.routes)
 	return s, err
 }
 
@@ -76,7 +87,7 @@ func (s *System) composeLoops() error {
 }
 
 // Handler serves the API.
-func (s *System) Handler() http.Handler { return s.handler }
+func (s *System) Handler() http.Handler { return s.handler() }
 
 // RelayOnce, WorkOnce, ResolveOnce and TidyOnce are the steps behind Loops, for
 // whoever runs them by other means than worker.Run.
