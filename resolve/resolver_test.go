@@ -332,6 +332,22 @@ func TestAResolverThatOutlivesItsLeaseEmitsNothing(t *testing.T) {
 	}
 }
 
+// case 19
+func TestAResolverThatLostItsLeaseSettlesNothing(t *testing.T) {
+	b := newBench(t)
+	b.unknown(1)
+	slow := b.resolver(func(ctx context.Context, g effect.Guard) (effect.Finish, error) {
+		b.clock.Advance(16*time.Second + time.Microsecond)
+		if _, mine, err := b.engine.Lease(context.Background(), g, "another", time.Minute); !mine || err != nil {
+			t.Errorf("Lease: got %v, %v", mine, err)
+		}
+		return charged(ctx, g)
+	}, resolve.Config{})
+	b.run(slow, 0)
+	b.wantState(effect.Unknown)
+	b.wantEvents(0)
+}
+
 func TestAWebhookThatIsFasterWins(t *testing.T) { // story W
 	b := newBench(t)
 	b.unknown(1)
