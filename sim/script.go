@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/inbox"
 	"github.com/retryproof/retryproof/notify"
@@ -23,7 +24,8 @@ import (
 type ScriptedFault struct {
 	// Node is the process's name, Op the call: "begin", "adopt", "settle",
 	// "complete", "inbox apply", "mark sent", "outbox delete", "queue send",
-	// "queue finish", "push send" or "psp charge".
+	// "queue finish", "push send", "psp charge", or "set deadline": the clock is
+	// asked for a deadline, which is no seam call and can only be paused at.
 	Node, Op string
 	// Nth is which of the node's calls, from 1, counted from when the fault was
 	// added. Defaults to 1.
@@ -80,6 +82,7 @@ func (s *Script) Deps(w *World, p *Process, d payments.Deps) payments.Deps {
 	d.Store.Notify = scriptedNotify{d.Store.Notify, a}
 	d.Queue = scriptedQueue{d.Queue, a}
 	d.PSP = scriptedPSP{d.PSP, a}
+	d.Clock = scriptedClock{d.Clock, a}
 	d.Push = scriptedPush{d.Push, a}
 	return d
 }
@@ -187,6 +190,18 @@ type scriptedPSP struct {
 
 func (s scriptedPSP) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, error) {
 	return scripted(s.a, "psp charge", func() (psp.Charge, error) { return s.PSP.Charge(ctx, r) })
+}
+
+type scriptedClock struct {
+	clock.Clock
+	a actor
+}
+
+func (c scriptedClock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if f := c.a.s.take(c.a.p.Name, "set deadline"); f != nil {
+		c.a.pause(f.For)
+	}
+	return c.Clock.WithTimeout(ctx, d)
 }
 
 type scriptedPush struct {

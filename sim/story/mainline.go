@@ -45,7 +45,7 @@ func tailSteps(p Params) []step {
 func mainSteps(p Params) []step {
 	return append(append(graySteps(p), tailSteps(p)...), []step{
 		{at: p.RetryAt, do: doTap, who: "api-1", tag: "A3", amount: p.Amount},
-		{at: p.RetryAt + 2*p.Network, do: doSnap, tag: "P6", shown: p.RetryAt},
+		{at: p.RetryAt + 2*p.Network + 2*p.PSPLatency, do: doSnap, tag: "P6", shown: p.RetryAt},
 	}...)
 }
 
@@ -100,6 +100,8 @@ func mainBranches() []scenario {
 			expectGray(p, r, c, predict(p, byID))
 			expectKeys(p, r, c, predict(p, byID))
 			expectTail(p, r, c, predict(p, byID))
+			hook := map[bool]string{true: "late", false: "moves"}[predict(p, byID).settledBy == "resolver"]
+			c.given("the webhook", fmt.Sprint(r.Webhooks), fmt.Sprint([]Webhook{{Seconds(p.WebhookAt), hook}}))
 			expectLate(p, r, c, predict(p, byID))
 		},
 	}}

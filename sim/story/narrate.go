@@ -66,6 +66,8 @@ func (st *stage) collect() {
 func (st *stage) fromTrace(e sim.Event) (line, bool) {
 	l := line{at: e.At, place: 2 * e.N, where: e.Where, tag: st.tagOf(e.Where)}
 	switch {
+	case e.What == "boot" && e.At > 0 && strings.HasPrefix(e.Where, "api"):
+		l.op, l.what = "boot", "starts again"
 	case e.How == "crash":
 		l.op, l.what = "crash", "dies"
 	case e.What == "pause":

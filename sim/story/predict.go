@@ -22,8 +22,8 @@ type predicted struct {
 	// sends are the relay's sends; stored those that became messages.
 	sends, stored []time.Duration
 	credited      time.Duration
-	// alerts are the moments of the pushes.
-	alerts []time.Duration
+	// deliveries are the queue's, alerts the moments of the pushes.
+	deliveries, alerts []time.Duration
 }
 
 // dedup is how the queue recognises a repeat.
@@ -85,6 +85,7 @@ func (q *predicted) works(p Params, d dedup) {
 			if m.done || m.sent > at || m.until > at || !head {
 				continue
 			}
+			q.deliveries = append(q.deliveries, at)
 			if q.credited == 0 {
 				q.credited = at
 			}

@@ -160,6 +160,13 @@ func (e recordedEffects) Settle(ctx context.Context, s effect.Settle) (effect.Se
 		return out, err
 	}
 	tag, name := st.by(s.By), st.names.payment(string(s.ID))
+	if s.Inbox != nil {
+		result := map[bool]string{true: "moves", false: "late"}[out.Moved]
+		if out.Repeat {
+			result = "dropped"
+		}
+		st.hooks = append(st.hooks, Webhook{Seconds(st.w.Now()), result})
+	}
 	switch {
 	case out.Moved:
 		st.moves[s.ID] = append(st.moves[s.ID], Move{At: Seconds(st.w.Now()), From: string(before.State), To: string(s.To), By: tag})

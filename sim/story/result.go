@@ -62,17 +62,20 @@ type Result struct {
 	Title string `json:"title"`
 	Moral string `json:"moral"`
 	// OK says that every expectation came out.
-	OK            bool                 `json:"ok"`
-	Charges       []Charge             `json:"charges"`
-	ChargedTotal  int64                `json:"charged_total"`
-	Credits       []Credit             `json:"credits"`
-	Balances      map[string]int64     `json:"balances"`
-	Notifications Notifications        `json:"notifications"`
-	Answers       []Answer             `json:"answers"`
-	Payments      []Payment            `json:"payments"`
-	Queue         Queue                `json:"queue"`
-	Events        []Event              `json:"events"`
-	Snapshots     map[string]*Snapshot `json:"snapshots"`
+	OK            bool             `json:"ok"`
+	Charges       []Charge         `json:"charges"`
+	ChargedTotal  int64            `json:"charged_total"`
+	Credits       []Credit         `json:"credits"`
+	Balances      map[string]int64 `json:"balances"`
+	Notifications Notifications    `json:"notifications"`
+	Answers       []Answer         `json:"answers"`
+	Payments      []Payment        `json:"payments"`
+	Queue         Queue            `json:"queue"`
+	// Fenced counts writes that failed because the owner had changed.
+	Fenced    int                  `json:"fenced_writes"`
+	Webhooks  []Webhook            `json:"webhooks"`
+	Events    []Event              `json:"events"`
+	Snapshots map[string]*Snapshot `json:"snapshots"`
 	// Ways are the rows of six-ways.
 	Ways []Way `json:"ways,omitempty"`
 	// IDs maps the story's names to the derived ids.
@@ -145,6 +148,13 @@ type Move struct {
 	By   string  `json:"by"`
 }
 
+// Webhook is one delivery of the processor's message: "moves", "late" or
+// "dropped".
+type Webhook struct {
+	At     Seconds `json:"at"`
+	Result string  `json:"result"`
+}
+
 // Queue counts what the queue saw.
 type Queue struct {
 	// Sends are the sends that the queue accepted, Stored those that became a
@@ -212,6 +222,8 @@ type Way struct {
 	// Told is what the buyer was told last, Order whether there is an order.
 	Told  string `json:"told"`
 	Order bool   `json:"order"`
+	// Records counts what an exactly-once log holds.
+	Records int `json:"records,omitempty"`
 	// Why explains the row.
 	Why string `json:"why"`
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -51,6 +52,10 @@ type stage struct {
 	moves   map[retryproof.ID][]Move
 	ids     []retryproof.ID // payments in the order of their rows
 	snaps   map[string]*Snapshot
+	hooks   []Webhook
+	// ways are the rows of six-ways, best this design's own result.
+	ways    []Way
+	best    *Result
 	heard   string
 	claimed bool // the key was claimed before
 	// collected is how much of the trace has become lines.
@@ -61,7 +66,7 @@ type stage struct {
 // play runs the scenario.
 func (s scenario) play(p Params) (Result, error) {
 	st := &stage{p: p, s: s, script: &sim.Script{}, store: memory.New(), names: &names{}, tags: map[string]string{}, owners: map[string]string{},
-		from: map[string]string{}, moves: map[retryproof.ID][]Move{}, snaps: map[string]*Snapshot{}, heard: "nothing"}
+		from: map[string]string{}, moves: map[retryproof.ID][]Move{}, snaps: map[string]*Snapshot{}, hooks: []Webhook{}, heard: "nothing"}
 	if s.world != nil {
 		st.setting = s.world(p)
 	}
@@ -284,10 +289,14 @@ func (st *stage) snapshot(shown time.Duration) *Snapshot {
 		out.PSPRequests += c.Requests
 	}
 	stores := st.store.Payments()
-	if len(st.ids) > 0 {
-		if p, err := stores.Ledger.Payment(background, st.ids[0]); err == nil {
-			out.Ledger = string(p.State)
-		}
+	var states []string
+	for _, id := range st.ids {
+		p, err := stores.Ledger.Payment(background, id)
+		st.note(err)
+		states = append(states, string(p.State))
+	}
+	if len(states) > 0 {
+		out.Ledger = strings.Join(states, ", ")
 		if i, err := stores.Notify.Intent(background, notify.Key{EventID: st.ids[0].Sub("SUCCEEDED"), Channel: "push"}); err == nil && i != nil {
 			out.Intent = string(i.State)
 		}
@@ -348,7 +357,7 @@ func (st *stage) charges() []Charge {
 func (st *stage) result() (Result, error) {
 	r := Result{ID: st.s.id, Title: st.s.title, Moral: st.s.moral, Charges: st.charges(), Credits: st.credits, Balances: st.balances(),
 		Notifications: st.notifications(), Answers: st.answers, Queue: st.queue(), Snapshots: st.snaps, params: st.p,
-		Hash: st.w.Trace().Hash(), Payments: []Payment{}}
+		Hash: st.w.Trace().Hash(), Payments: []Payment{}, Fenced: st.w.Counts().Fenced, Webhooks: st.hooks}
 	if r.Credits == nil {
 		r.Credits = []Credit{}
 	}
@@ -369,6 +378,12 @@ func (st *stage) result() (Result, error) {
 	r.Harm = "none"
 	if h := st.w.Harm(); h != nil {
 		r.Harm = h.Rule
+	}
+	if st.best != nil {
+		r = *st.best
+		r.ID, r.Title, r.Moral, r.Ways, r.lines, r.Events, r.Snapshots = st.s.id, st.s.title, st.s.moral, st.ways, nil, []Event{}, map[string]*Snapshot{}
+		r.params = st.p
+		return r, nil
 	}
 	st.narrate(&r)
 	r.IDs = st.names.list()

@@ -1,0 +1,198 @@
+package story
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/entropy"
+	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/payments"
+	"github.com/retryproof/retryproof/psp"
+	"github.com/retryproof/retryproof/queue"
+	"github.com/retryproof/retryproof/sim"
+)
+
+// forgetful is a design without a durable guard: a claim that is absent or expired
+// makes a payment with a new, random id, and the processor's key is made of it.
+func forgetful() sim.Twin {
+	current := map[retryproof.ID]retryproof.ID{} // the id that production derived → the one in use
+	return sim.Twin{Rule: "guard", Instead: "random payment ids", Deps: func(_ *sim.World, _ *sim.Process, d payments.Deps) payments.Deps {
+		d.Store.Effects = forgetfulEffects{d.Store.Effects, current, d.Rand}
+		d.PSP = ownKey{d.PSP}
+		return d
+	}}
+}
+
+type forgetfulEffects struct {
+	effect.Store
+	current map[retryproof.ID]retryproof.ID
+	rand    entropy.Source
+}
+
+func (f forgetfulEffects) now(id retryproof.ID) retryproof.ID {
+	if c, ok := f.current[id]; ok {
+		return c
+	}
+	return id
+}
+
+func (f forgetfulEffects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error) {
+	derived := b.GuardID
+	seen, err := f.Store.Look(ctx, effect.Look{Scope: b.Scope, GuardID: f.now(derived), Now: b.Now})
+	if err != nil {
+		return seen, err
+	}
+	if seen.Claim == nil {
+		f.current[derived] = retryproof.ID("pay_" + entropy.Token(f.rand))
+	}
+	b.GuardID = f.now(derived)
+	if p, ok := b.Row.(payments.Payment); ok {
+		p.ID = b.GuardID
+		b.Row = p
+	}
+	return f.Store.Begin(ctx, b)
+}
+
+func (f forgetfulEffects) Settle(ctx context.Context, s effect.Settle) (effect.Settled, error) {
+	s.ID = f.now(s.ID)
+	return f.Store.Settle(ctx, s)
+}
+
+func (f forgetfulEffects) Look(ctx context.Context, l effect.Look) (effect.Seen, error) {
+	l.GuardID = f.now(l.GuardID)
+	return f.Store.Look(ctx, l)
+}
+
+// ownKey names the charge after the payment that is charged.
+type ownKey struct{ payments.PSP }
+
+func (o ownKey) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, error) {
+	r.Key = r.Reference + ":charge"
+	return o.PSP.Charge(ctx, r)
+}
+
+// sendTwin changes what the relay sends; n counts its sends, over restarts.
+func sendTwin(rule, instead string, change func(m queue.Message, n int) queue.Message) sim.Twin {
+	n := 0
+	return sim.Twin{Rule: rule, Instead: instead, Deps: func(_ *sim.World, _ *sim.Process, d payments.Deps) payments.Deps {
+		d.Queue = changedSends{d.Queue, change, &n}
+		return d
+	}}
+}
+
+type changedSends struct {
+	queue.Queue
+	change func(queue.Message, int) queue.Message
+	n      *int
+}
+
+func (c changedSends) Send(ctx context.Context, m queue.Message) error {
+	*c.n++
+	return c.Queue.Send(ctx, c.change(m, *c.n))
+}
+
+// countedBody puts the number of the attempt into the event's body.
+func countedBody() sim.Twin {
+	return sendTwin("content-dedup", "the body carries an attempt count", func(m queue.Message, n int) queue.Message {
+		var body map[string]any
+		if err := json.Unmarshal(m.Body, &body); err != nil {
+			panic(err) // our own event
+		}
+		body["attempt"] = n
+		b, err := json.Marshal(body)
+		if err != nil {
+			panic(err) // what was just decoded
+		}
+		m.Body = b
+		return m
+	})
+}
+
+// changedGroup sends every repeat in another group.
+func changedGroup() sim.Twin {
+	return sendTwin("group-change", "a repeat names another group", func(m queue.Message, n int) queue.Message {
+		if n > 1 {
+			m.Group = fmt.Sprintf("%s, try %d", m.Group, n)
+		}
+		return m
+	})
+}
+
+// unrecorded is a worker without a record of its notifications: it pushes on every
+// delivery. Without replace, it gives no replace id either.
+func unrecorded(replace bool) sim.Twin {
+	known := map[string]notify.Intent{} // made of the message, every time again
+	return sim.Twin{Rule: "intent-record", Instead: "a push on every delivery", Deps: func(_ *sim.World, _ *sim.Process, d payments.Deps) payments.Deps {
+		d.Store.Inbox = withoutIntents{d.Store.Inbox, known}
+		d.Store.Notify = alwaysPending{d.Store.Notify, known, replace}
+		return d
+	}}
+}
+
+type withoutIntents struct {
+	inbox.Store
+	known map[string]notify.Intent
+}
+
+func (w withoutIntents) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
+	for _, i := range a.Intents {
+		w.known[i.EventID] = i
+	}
+	a.Intents = nil
+	return w.Store.Apply(ctx, a)
+}
+
+type alwaysPending struct {
+	notify.Store
+	known   map[string]notify.Intent
+	replace bool
+}
+
+func (a alwaysPending) Intent(_ context.Context, k notify.Key) (*notify.Intent, error) {
+	i := a.known[k.EventID]
+	if !a.replace {
+		i.ReplaceID = ""
+	}
+	return &i, nil
+}
+
+func (alwaysPending) MarkSent(context.Context, notify.Key, time.Time) (bool, error) { return true, nil }
+
+// onlyAcknowledges is a worker for which a message that was applied is done: a
+// repeat finishes nothing.
+func onlyAcknowledges() sim.Twin {
+	return sim.Twin{Rule: "finish-unfinished", Instead: "a duplicate is only acknowledged", Deps: func(_ *sim.World, _ *sim.Process, d payments.Deps) payments.Deps {
+		first := false
+		d.Store.Inbox = remembersFirst{d.Store.Inbox, &first}
+		d.Store.Notify = firstOnly{d.Store.Notify, &first}
+		return d
+	}}
+}
+
+type remembersFirst struct {
+	inbox.Store
+	first *bool
+}
+
+func (r remembersFirst) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
+	first, err := r.Store.Apply(ctx, a)
+	*r.first = first && err == nil
+	return first, err
+}
+
+type firstOnly struct {
+	notify.Store
+	first *bool
+}
+
+func (f firstOnly) Intent(ctx context.Context, k notify.Key) (*notify.Intent, error) {
+	if !*f.first {
+		return nil, nil // nothing to finish
+	}
+	return f.Store.Intent(ctx, k)
+}
