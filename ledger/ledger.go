@@ -24,7 +24,8 @@ type Posting struct {
 }
 
 // Check reports the first thing that is wrong with one entry's postings: an empty
-// field, a zero amount, an overflow, or a sum that is not zero.
+// field, a zero amount, a ref and account that occur twice (a store would keep one
+// of them), an overflow, or a sum that is not zero.
 func Check(postings []Posting) error {
 	type total struct {
 		currency string
@@ -34,6 +35,11 @@ func Check(postings []Posting) error {
 	for i, p := range postings {
 		if p.Account == "" || p.Currency == "" || p.Ref == "" || p.Amount == 0 {
 			return invalid(fmt.Sprintf("posting %d lacks an account, a currency, a ref or an amount", i))
+		}
+		for _, q := range postings[:i] {
+			if q.Ref == p.Ref && q.Account == p.Account && q.Currency == p.Currency {
+				return invalid(fmt.Sprintf("posting %d repeats the ref and the account of another", i))
+			}
 		}
 		at := -1
 		for j := range totals {
