@@ -37,7 +37,7 @@ func Check(postings []Posting) error {
 			return invalid(fmt.Sprintf("posting %d lacks an account, a currency, a ref or an amount", i))
 		}
 		for _, q := range postings[:i] {
-			if q.Ref == p.Ref && q.Account == p.Account && q.Currency == p.Currency {
+			if q.Ref == p.Ref && q.Account == p.Account {
 				return invalid(fmt.Sprintf("posting %d repeats the ref and the account of another", i))
 			}
 		}
