@@ -27,6 +27,10 @@ type Config struct {
 	// checks that it is not on a replica. Open finds out by itself, so that setting
 	// it is needed for New only. Defaults to false.
 	Pooled bool
+	// PooledPrepared lets statements be prepared by name behind a pooler that keeps
+	// track of them (pgbouncer 1.21 and later with max_prepared_statements): each is
+	// then planned once instead of every time. Defaults to false.
+	PooledPrepared bool
 	// Isolation is the level of every transaction, except that of the outbox claim,
 	// which needs READ COMMITTED to see what the relay before it committed.
 	// Defaults to the server's default.

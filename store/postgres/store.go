@@ -77,9 +77,10 @@ func connect(ctx context.Context, config Config) (*pgxpool.Pool, Config, error) 
 	}
 	parsed.MaxConns = int32(config.MaxConns)
 	parsed.ConnConfig.ValidateConnect = refuseReplica
-	if config.Pooled {
+	switch {
+	case config.Pooled && !config.PooledPrepared:
 		parsed.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	} else {
+	case !config.Pooled:
 		// A connection of our own may keep settings, so that one statement can be
 		// one transaction.
 		params := parsed.ConnConfig.RuntimeParams

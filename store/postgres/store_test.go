@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/retryproof/retryproof/store/postgres"
 	"github.com/retryproof/retryproof/store/storetest"
@@ -32,7 +33,7 @@ func TestStoreBehindAPooler(t *testing.T) {
 	t.Run("store=postgres-pooled", func(t *testing.T) {
 		t.Parallel()
 		storetest.Run(t, storetest.Traits{}, func(t *testing.T) storetest.Stores {
-			return stores(t, postgres.Config{URL: pooled(t), MaxConns: 8})
+			return stores(t, postgres.Config{URL: pooled(t), MaxConns: 8, Isolation: pgx.ReadCommitted, LockTimeout: 2 * time.Second})
 		})
 	})
 }
@@ -69,4 +70,39 @@ func within(ctx context.Context, s *postgres.Store, config postgres.Config, fn f
 		return err
 	}
 	return tx.Commit(ctx)
+}
+
+// A pool of the program's own keeps no settings for us.
+func TestNewSetsTheLevelInEachTransaction(t *testing.T) {
+	t.Parallel()
+	place := database(t)
+	run(t, place, "CREATE TABLE IF NOT EXISTS levels (level text)")
+	run(t, place, "TRUNCATE levels")
+	run(t, place, `CREATE OR REPLACE FUNCTION note_level() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN INSERT INTO levels VALUES (current_setting('transaction_isolation')); RETURN NEW; END$$`)
+	run(t, place, "CREATE OR REPLACE TRIGGER note_level BEFORE INSERT ON claims FOR EACH ROW EXECUTE FUNCTION note_level()")
+	defer run(t, place, "DROP TRIGGER note_level ON claims")
+	pool, err := pgxpool.New(t.Context(), place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		s, err := postgres.New(t.Context(), pool, postgres.Config{Isolation: level, LockTimeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // a first request and its repeat
+			if _, err := s.Effects().Begin(t.Context(), beginning(string(level[:4]), "a")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var got string
+	if err := pool.QueryRow(t.Context(), "SELECT string_agg(level, ', ' ORDER BY level) FROM levels").Scan(&got); err != nil {
+		t.Fatal(err)
+	}
+	if want := "repeatable read, serializable"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -233,7 +232,7 @@ func opaque(err error) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, driver.ErrBadConn) {
 		return err
 	}
-	return fmt.Errorf("traced: %v", err)
+	return errors.New("traced: " + err.Error())
 }
 
 type wrappedConn struct{ driver.Conn }

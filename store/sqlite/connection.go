@@ -42,7 +42,7 @@ func (p *prepared) get(ctx context.Context, statement string) (*sql.Stmt, error)
 	if s, ok := p.by[statement]; ok {
 		return s, nil
 	}
-	s, err := p.on.PrepareContext(ctx, statement)
+	s, err := p.on.PrepareContext(ctx, statement) //nolint:sqlclosecheck // kept as long as the connection
 	if err == nil {
 		p.by[statement] = s
 	}
@@ -50,7 +50,7 @@ func (p *prepared) get(ctx context.Context, statement string) (*sql.Stmt, error)
 }
 
 func (p *prepared) exec(ctx context.Context, statement string, args ...any) (int64, error) {
-	s, err := p.get(ctx, statement)
+	s, err := p.get(ctx, statement) //nolint:sqlclosecheck // kept as long as the connection
 	if err != nil {
 		return 0, err
 	}
@@ -62,7 +62,7 @@ func (p *prepared) exec(ctx context.Context, statement string, args ...any) (int
 }
 
 func (p *prepared) row(ctx context.Context, statement string, args ...any) scanner {
-	s, err := p.get(ctx, statement)
+	s, err := p.get(ctx, statement) //nolint:sqlclosecheck // kept as long as the connection
 	if err != nil {
 		return failedScan{err}
 	}
@@ -70,7 +70,7 @@ func (p *prepared) row(ctx context.Context, statement string, args ...any) scann
 }
 
 func (p *prepared) rows(ctx context.Context, statement string, args ...any) (*sql.Rows, error) {
-	s, err := p.get(ctx, statement)
+	s, err := p.get(ctx, statement) //nolint:sqlclosecheck // kept as long as the connection
 	if err != nil {
 		return nil, err
 	}

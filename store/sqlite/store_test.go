@@ -30,6 +30,9 @@ func TestStore(t *testing.T) {
 			return stores(t, path)
 		})
 	})
+	if raceDetector {
+		return // the same code has run on a file
+	}
 	t.Run("store=sqlite/memory", func(t *testing.T) {
 		t.Parallel()
 		storetest.Run(t, storetest.Traits{Volatile: true, SingleProcess: true, NoWithin: true}, func(t *testing.T) storetest.Stores {
