@@ -51,6 +51,10 @@ func classify(code int) (retryproof.Code, string) {
 		return retryproof.CodeReadOnly, "the database is read-only"
 	case sqlite3.SQLITE_FULL:
 		return retryproof.CodeUnavailable, "the disk is full"
+	case sqlite3.SQLITE_CANTOPEN:
+		return retryproof.CodeUnavailable, "the file cannot be opened; its folder must exist and be writable"
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+		return retryproof.CodePermanent, "the file is not a sound SQLite database"
 	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_RANGE:
 		return retryproof.CodeInvalid, "a value does not fit its column"
 	}

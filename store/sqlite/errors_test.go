@@ -75,6 +75,14 @@ func TestAClosedStoreIsNotDone(t *testing.T) {
 	}
 }
 
+func TestAFileThatCannotBeOpenedSaysWhy(t *testing.T) {
+	t.Parallel()
+	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "missing", "test.db"), Migrate: true})
+	if retryproof.OutcomeOf(err) != retryproof.NotDone || !strings.Contains(err.Error(), "folder") {
+		t.Errorf("got %v (%v), want NotDone and a word about the folder", err, retryproof.OutcomeOf(err))
+	}
+}
+
 func post(ctx context.Context, s *sqlite.Store, account string) error {
 	return s.Payments().Ledger.Post(ctx, []ledger.Posting{
 		{Account: account, Currency: "USD", Amount: 5, Ref: "r1"},
