@@ -154,7 +154,7 @@ func (s *System) ask(ctx context.Context, g effect.Guard) (effect.Finish, error)
 	}
 	found, err := s.deps.PSP.Find(ctx, string(p.ID))
 	if err != nil {
-		return effect.Finish{}, fmt.Errorf("payments: look-up: %w (repeat: %v)", err, cause)
+		return effect.Finish{}, fmt.Errorf("payments: look-up: %w (repeat: %v)", err, cause) //nolint:errorlint // there may be no cause
 	}
 	var settled []psp.Charge
 	for _, c := range found {
@@ -172,7 +172,7 @@ func (s *System) ask(ctx context.Context, g effect.Guard) (effect.Finish, error)
 			return f, nil
 		}
 	}
-	return effect.Finish{}, fmt.Errorf("payments: no evidence yet: %d charges found (repeat: %v)", len(found), cause)
+	return effect.Finish{}, fmt.Errorf("payments: no evidence yet: %d charges found (repeat: %v)", len(found), cause) //nolint:errorlint // there may be no cause
 }
 
 // errUndecided says that the PSP answered and has no outcome.

@@ -28,7 +28,7 @@ func (s *System) routes() http.Handler {
 	mux.HandleFunc("GET /merchants/{id}/balance", s.balance)
 	mux.HandleFunc("POST /webhooks/psp", s.webhook)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+		writeJSON(w, map[string]string{"status": "ok"})
 	})
 	mux.HandleFunc("GET /readyz", s.ready)
 	return mux
@@ -169,7 +169,7 @@ func (s *System) showHops(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"payment_id": p.ID, "state": publicState(p.State), "hops": table})
+	writeJSON(w, map[string]any{"payment_id": p.ID, "state": publicState(p.State), "hops": table})
 }
 
 // resolve tells what became of a key. It only looks: a key that is not there may
@@ -223,7 +223,7 @@ func (s *System) balance(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"merchant_id": merchant, "currency": currency, "balance": balance})
+	writeJSON(w, map[string]any{"merchant_id": merchant, "currency": currency, "balance": balance})
 }
 
 // webhook takes the PSP's word about a payment: recorded once per event id, and
@@ -252,7 +252,7 @@ func (s *System) webhook(w http.ResponseWriter, r *http.Request) {
 	}
 	s.deps.Metrics.Add("retryproof_webhooks_total", 1, "what", what)
 	s.saw(retryproof.ID(e.Charge.Reference), hopWebhook, what)
-	writeJSON(w, http.StatusOK, map[string]string{"result": what})
+	writeJSON(w, map[string]string{"result": what})
 }
 
 // applyWebhook records the event and moves the payment, in one transaction.
@@ -294,7 +294,7 @@ func (s *System) ready(w http.ResponseWriter, r *http.Request) {
 		writeError(w, retryproof.Refused(retryproof.CodeUnavailable, "the ledger cannot be written", err))
 		return
 	}
-	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+	writeJSON(w, map[string]string{"status": "ready"})
 }
 
 func writeError(w http.ResponseWriter, err error) {
@@ -304,9 +304,8 @@ func writeError(w http.ResponseWriter, err error) {
 	httpkey.ProblemOf(err).Write(w)
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
+func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // the client is gone: nobody to tell
 }

@@ -214,10 +214,11 @@ func TestAMessageIsNotedWithItsEffectOnly(t *testing.T) {
 	}
 	w.deliver()
 	w.wantBalance(15_000)
+	const event = `{"payment_id":"pay_1","caller":"u1","order_id":"42","merchant_id":"m1","amount":3000,"currency":"USD"}`
 	for i, m := range []queue.Message{
 		{ID: "x", Group: "g1", Type: "payment.succeeded", Body: []byte("{")},
-		{ID: "y", Group: "g2", Type: "payment.succeeded", Body: []byte(`{"payment_id":"pay_1"}`)},
-		{ID: "pay_1:SUCCEEDED", Group: "g3", Type: "payment.failed", Body: []byte(`{"payment_id":"pay_1"}`)},
+		{ID: "y", Group: "g2", Type: "payment.succeeded", Body: []byte(event)},
+		{ID: "pay_1:SUCCEEDED", Group: "g3", Type: "payment.failed", Body: []byte(event)},
 	} {
 		if err := w.queue.Send(t.Context(), m); err != nil {
 			t.Fatal(err)

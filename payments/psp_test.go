@@ -107,6 +107,50 @@ func TestAPaymentMethodThatDoesNotExistFails(t *testing.T) {
 	}
 }
 
+// The refusal of a repeat says nothing about the first charge: the card may have
+// been charged before the account was closed.
+func TestTheRefusalOfARepeatFailsNoPayment(t *testing.T) {
+	t.Parallel()
+	refuse := func(context.Context, psp.ChargeRequest, charging) (psp.Charge, error) {
+		return psp.Charge{}, retryproof.Refused(retryproof.CodeInvalid, "the account is closed", nil)
+	}
+	t.Run("by the resolver, charged", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.psp.set(w.silence)
+		want(t, w.send(ask{key: keyK1}), http.StatusAccepted, "")
+		w.psp.set(refuse)
+		w.resolve(1) // looked up
+		w.wantState(keyK1, effect.Succeeded)
+	})
+	t.Run("by the resolver, not found", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.fault(pspemulator.Fault{Do: pspemulator.LoseRequest})
+		want(t, w.send(ask{key: keyK1}), http.StatusAccepted, "")
+		w.psp.set(refuse)
+		w.resolve(0)
+		w.wantState(keyK1, effect.Unknown)
+	})
+	t.Run("after a takeover", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		process, die := w.mortal()
+		w.psp.set(func(ctx context.Context, r psp.ChargeRequest, next charging) (psp.Charge, error) {
+			_, _ = next(ctx, r)
+			die()
+			return psp.Charge{}, nil
+		})
+		dies(w, func() { sendTo(t, process, ask{key: keyK1}) })
+		w.psp.set(refuse)
+		w.at(7)
+		want(t, w.send(ask{key: keyK1}), http.StatusAccepted, "")
+		w.resolve(1)
+		w.wantState(keyK1, effect.Succeeded)
+		w.wantCharges(1)
+	})
+}
+
 // While the processor has not decided, its saved answer says "processing" for
 // ever: the charge itself is read.
 func TestAProcessingChargeIsReadUntilItIsDecided(t *testing.T) {

@@ -93,7 +93,7 @@ func TestWhatFailsAfterTheChargeNeverChargesAgain(t *testing.T) {
 				return psp.Charge{}, c.fail()
 			})
 			got, panicked, exited := attempt(w, ask{key: keyK1})
-			if c.name == "an aborted handler" && panicked != http.ErrAbortHandler {
+			if cause, _ := panicked.(error); c.name == "an aborted handler" && !errors.Is(cause, http.ErrAbortHandler) {
 				t.Errorf("the abort was swallowed: got %v", panicked)
 			}
 			if c.name == "Goexit" != exited {

@@ -89,8 +89,9 @@ func (s *System) composeLoops() error {
 // Handler serves the API.
 func (s *System) Handler() http.Handler { return s.handler() }
 
-// RelayOnce, WorkOnce, ResolveOnce and TidyOnce are the steps behind Loops, for
-// whoever runs them by other means than worker.Run.
+// RelayOnce publishes one batch of a relay, numbered from 0. Like WorkOnce,
+// ResolveOnce and TidyOnce it is a step behind Loops, for whoever runs them by
+// other means than worker.Run.
 func (s *System) RelayOnce(ctx context.Context, relay int) (int, error) {
 	return s.relays[relay].RunOnce(ctx)
 }

@@ -26,14 +26,13 @@ func kill9(t *testing.T, args ...string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, folder := range map[string]string{"retryproof": ".", "kill9": "./kill9"} {
-		//nolint:gosec // the arguments are this file's
 		if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, name), folder).CombinedOutput(); err != nil {
 			t.Fatalf("go build %s: %v\n%s", folder, err, text)
 		}
 	}
 	args = append([]string{"--binary", filepath.Join(dir, "retryproof"), "--listen", freeAddress(t), "--data", filepath.Join(dir, "data"),
 		"--kills", "3", "--buyers", "10", "--max-life", "1500ms"}, args...)
-	text, err := exec.CommandContext(t.Context(), filepath.Join(dir, "kill9"), args...).CombinedOutput() //nolint:gosec // as above
+	text, err := exec.CommandContext(t.Context(), filepath.Join(dir, "kill9"), args...).CombinedOutput()
 	t.Logf("%s", text)
 	if err != nil {
 		t.Errorf("kill9: %v", err)
@@ -76,7 +75,7 @@ func freshDatabase(t *testing.T) string {
 	admin := server.String()
 	sql := func(statement string) {
 		t.Helper()
-		text, err := exec.Command("psql", admin, "-v", "ON_ERROR_STOP=1", "-qc", statement).CombinedOutput() //nolint:gosec // the test's own server
+		text, err := exec.Command("psql", admin, "-v", "ON_ERROR_STOP=1", "-qc", statement).CombinedOutput()
 		if err != nil {
 			t.Fatalf("psql: %v: %s", err, text)
 		}
