@@ -53,13 +53,16 @@ type storyRunCommand struct {
 
 // Run plays and prints. JSON is one object per branch, a line each.
 func (c *storyRunCommand) Run(out output) error {
-	results, err := c.play()
+	results, left, err := c.play()
 	var wrong *story.MisuseError
 	switch {
 	case errors.As(err, &wrong):
 		return misuse{err}
 	case err != nil:
 		return err
+	}
+	for _, b := range left {
+		fmt.Fprintln(out.stderr, "retryproof: not played:", b.NotYet)
 	}
 	encoder := json.NewEncoder(out.stdout)
 	encoder.SetEscapeHTML(false)
@@ -86,10 +89,10 @@ func (c *storyRunCommand) Run(out output) error {
 	return err
 }
 
-func (c *storyRunCommand) play() ([]story.Result, error) {
+func (c *storyRunCommand) play() ([]story.Result, []story.Branch, error) {
 	if c.Branch == "all" {
 		return story.RunAll(c.Set...)
 	}
 	r, err := story.Run(c.Branch, c.Set...)
-	return []story.Result{r}, err
+	return []story.Result{r}, nil, err
 }

@@ -8,53 +8,74 @@ import (
 	"github.com/retryproof/retryproof/sim"
 )
 
-// quietTail is the rest of a branch whose point is somewhere else: the event is
-// sent once, and worked on once.
-func quietTail(p Params) []step {
+// quietTail is the rest of a branch whose point is somewhere else: once the payment
+// is settled its event is sent once, and worked on once.
+func quietTail(p Params, settled time.Duration) []step {
+	relay := max(p.RelayAt, settled+shortly)
 	return []step{
-		{at: p.RelayAt, do: doRelay, who: "relay", tag: "relay 1"},
-		{at: p.WorkAt, do: doDrain, who: "w1", tag: "work 1"},
+		{at: relay, do: doRelay, who: "relay", tag: "relay 1"},
+		{at: max(p.WorkAt, relay+shortly), do: doDrain, who: "w1", tag: "work 1"},
 	}
 }
 
-// crashNeeds let the phone come back after the lease and its margin, and the event
-// leave after the settlement.
-func crashNeeds(p Params) []need {
+// retryNeeds let the phone come back after the lease and its margin.
+func retryNeeds(p Params) []need {
 	return []need{
 		{p.ClientTimeout > p.Deadline+p.Margin, "deadline + margin < client_timeout: the phone comes back when a takeover is allowed"},
 		{2*p.PSPLatency < p.Deadline, "2·psp_latency < deadline"},
-		{p.ClientTimeout+p.Network+2*p.PSPLatency < min(p.RelayAt, p.WebhookAt), "client_timeout + network + 2·psp_latency < relay_at and webhook_at"},
-		{p.RelayAt < p.WorkAt, "relay_at < work_at"},
-		{p.CopyAt > p.Network && p.CopyAt < p.Network+p.Deadline, "network < copy_at < network + deadline"},
-		{p.SweepAt > p.Network+p.Deadline+p.Margin, "network + deadline + margin < sweep_at"},
-		{p.SweepAt+2*p.PSPLatency < p.ClientTimeout, "sweep_at + 2·psp_latency < client_timeout"},
-		{p.WakeAt > p.ClientTimeout+p.Network+2*p.PSPLatency, "client_timeout + network + 2·psp_latency < wake_at"},
 	}
+}
+
+// sweepNeeds let the resolver look before the phone comes back.
+func sweepNeeds(p Params) []need {
+	return append(retryNeeds(p),
+		need{p.SweepAt > p.Network+p.Deadline+p.Margin, "network + deadline + margin < sweep_at"},
+		need{p.SweepAt+2*p.PSPLatency < p.ClientTimeout, "sweep_at + 2·psp_latency < client_timeout"},
+		need{takenOver(p) < p.WebhookAt, "client_timeout + network + 2·psp_latency < webhook_at"})
+}
+
+func wakeNeeds(p Params) []need {
+	return append(retryNeeds(p), need{p.WakeAt > takenOver(p), "client_timeout + network + 2·psp_latency < wake_at"})
 }
 
 // takenOver is when A2, which took over, has the PSP's answer.
 func takenOver(p Params) time.Duration { return p.ClientTimeout + p.Network + 2*p.PSPLatency }
 
-func crashBranches() []scenario {
-	phone := func(p Params, first step, more ...step) []step {
-		first.do, first.who, first.tag, first.amount = doTap, "api-1", "A1", p.Amount
-		return append(append([]step{first}, more...), quietTail(p)...)
-	}
-	retry := func(p Params) step {
-		return step{at: p.ClientTimeout, do: doTap, who: "api-2", tag: "A2", amount: p.Amount}
-	}
-	pause := func(op string, nth int, p Params) step {
-		return step{held: true, faults: []sim.ScriptedFault{{Node: "api-1", Op: op, Nth: nth, Do: "pause-before", For: p.WakeAt - p.Network}}}
-	}
+// crashSteps are a first request that meets a fault, what comes then, and the rest.
+func crashSteps(p Params, first step, more ...step) []step {
+	first.do, first.who, first.tag, first.amount = doTap, "api-1", "A1", p.Amount
+	return append(append([]step{first}, more...), quietTail(p, takenOver(p))...)
+}
+
+func comesBack(p Params) step {
+	return step{at: p.ClientTimeout, do: doTap, who: "api-2", tag: "A2", amount: p.Amount}
+}
+
+// woken is after the paused server has gone on.
+func woken(p Params) step {
+	return step{at: p.WakeAt + 2*p.PSPLatency, do: doSnap, tag: "woken", shown: p.WakeAt}
+}
+
+// pauses holds api-1 at a call until wake_at.
+func pauses(p Params, op string, nth int) step {
+	return step{held: true, faults: []sim.ScriptedFault{{Node: "api-1", Op: op, Nth: nth, Do: "pause-before", For: p.WakeAt - p.Network}}}
+}
+
+func crashBranches() []scenario { return append(deadOwners(), lateOwners()...) }
+
+// deadOwners are servers that die in the middle of a payment.
+func deadOwners() []scenario {
 	sendDies := step{faults: []sim.ScriptedFault{{Node: "api-1", Op: "psp charge", Do: "crash-after"}}}
 	return []scenario{{
 		group: "Side traces", id: "3a", title: "A server dies between the claim and the row",
 		moral: "Nothing had run: whoever comes after the lease and its margin takes over and charges for the first time.",
-		needs: crashNeeds,
+		needs: func(p Params) []need {
+			return append(retryNeeds(p), need{p.CopyAt > p.Network && p.CopyAt < p.Network+p.Deadline, "network < copy_at < network + deadline"})
+		},
 		world: func(Params) setting { return setting{split: true, crashBetween: true} },
 		steps: func(p Params) []step {
-			return phone(p, step{}, step{at: p.CopyAt, do: doCopy, who: "api-2", tag: "A1′", amount: p.Amount},
-				step{at: p.CopyAt, do: doSnap, tag: "crashed", shown: p.CopyAt}, retry(p))
+			return crashSteps(p, step{}, step{at: p.CopyAt, do: doCopy, who: "api-2", tag: "A1′", amount: p.Amount},
+				step{at: p.CopyAt, do: doSnap, tag: "crashed", shown: p.CopyAt}, comesBack(p))
 		},
 		expect: func(p Params, r *Result, c *checks) {
 			s := r.snapshot("crashed")
@@ -68,11 +89,11 @@ func crashBranches() []scenario {
 	}, {
 		group: "Side traces", id: "3b", title: "A server dies after its call, and the resolver asks about UNKNOWN only",
 		moral: "The row waits, PENDING, until the phone comes back; its retry repeats the call with the same key.",
-		needs: crashNeeds,
+		needs: sweepNeeds,
 		world: func(Params) setting { return setting{config: payments.Config{ResolveUnknownOnly: true}} },
 		steps: func(p Params) []step {
-			return phone(p, sendDies, step{at: p.SweepAt, do: doResolve, who: "resolver", tag: "resolve"},
-				step{at: p.SweepAt + 2*p.PSPLatency, do: doSnap, tag: "swept", shown: p.SweepAt}, retry(p))
+			return crashSteps(p, sendDies, step{at: p.SweepAt, do: doResolve, who: "resolver", tag: "resolve"},
+				step{at: p.SweepAt + 2*p.PSPLatency, do: doSnap, tag: "swept", shown: p.SweepAt}, comesBack(p))
 		},
 		expect: func(p Params, r *Result, c *checks) {
 			c.chosen("after the resolver's look: the ledger", r.snapshot("swept").Ledger, "PENDING")
@@ -82,36 +103,37 @@ func crashBranches() []scenario {
 	}, {
 		group: "Side traces", id: "3b-sweep", title: "A server dies after its call, and the resolver sweeps PENDING too",
 		moral: "The payment is settled although the phone never comes back.",
-		needs: crashNeeds,
+		needs: sweepNeeds,
 		steps: func(p Params) []step {
-			return phone(p, sendDies, step{at: p.SweepAt, do: doResolve, who: "resolver", tag: "resolve"},
+			return crashSteps(p, sendDies, step{at: p.SweepAt, do: doResolve, who: "resolver", tag: "resolve"},
 				step{at: p.SweepAt + 2*p.PSPLatency, do: doSnap, tag: "swept", shown: p.SweepAt + 2*p.PSPLatency})
 		},
 		expect: func(p Params, r *Result, c *checks) {
-			c.chosen("after the sweep: the ledger", r.snapshot("swept").Ledger, "SUCCEEDED")
-			c.chosen("answers to the phone", len(r.Answers), 0)
+			c.given("after the sweep: the ledger", r.snapshot("swept").Ledger, "SUCCEEDED")
+			c.given("answers to the phone", len(r.Answers), 0)
 			expectCharge(p, r, c, p.Network+p.PSPLatency, 2)
 			expectMoves(p, r, c, p.SweepAt+2*p.PSPLatency, "resolver")
 		},
-	}, {
+	}}
+}
+
+// lateOwners are servers that stand still for longer than their lease.
+func lateOwners() []scenario {
+	return []scenario{{
 		group: "Side traces", id: "3c", title: "A server stands still after the row and wakes after the takeover",
 		moral: "Its completion fails, since the owner has changed, and it answers what the record says.",
-		needs: crashNeeds,
+		needs: wakeNeeds,
 		steps: func(p Params) []step {
 			// The first deadline is the claim's, the second the run's.
-			return phone(p, pause("set deadline", 2, p), retry(p))
+			return crashSteps(p, pauses(p, "set deadline", 2), comesBack(p), woken(p))
 		},
-		expect: func(p Params, r *Result, c *checks) {
-			expectWake(p, r, c, 1)
-		},
+		expect: func(p Params, r *Result, c *checks) { expectWake(p, r, c, 1) },
 	}, {
 		group: "Side traces", id: "3c-called", title: "The same, and the late server still calls the processor",
-		moral: "The processor knows the derived key and replays its answer: still one charge.",
-		needs: crashNeeds,
-		steps: func(p Params) []step { return phone(p, pause("psp charge", 1, p), retry(p)) },
-		expect: func(p Params, r *Result, c *checks) {
-			expectWake(p, r, c, 2)
-		},
+		moral:  "The processor knows the derived key and replays its answer: still one charge.",
+		needs:  wakeNeeds,
+		steps:  func(p Params) []step { return crashSteps(p, pauses(p, "psp charge", 1), comesBack(p), woken(p)) },
+		expect: func(p Params, r *Result, c *checks) { expectWake(p, r, c, 2) },
 	}}
 }
 

@@ -52,6 +52,9 @@ func (q notedQueue) Send(ctx context.Context, m queue.Message) error {
 	defer func() {
 		after := st.queue()
 		id := st.names.show(m.ID)
+		if after.Sends > before.Sends {
+			st.sends = append(st.sends, Send{At: Seconds(st.w.Now()), Event: id, Group: m.Group, New: after.Stored > before.Stored})
+		}
 		switch {
 		case after.Stored > before.Stored:
 			st.sayAt(place, q.p.Name, tag, "send", fmt.Sprintf("sends %s, group %s", id, m.Group))

@@ -47,7 +47,15 @@ func expectRepeats(p Params, r *Result, c *checks, d dedup) {
 	q := predict(p, d)
 	c.given("repeats that the queue recognised", r.Queue.Dropped, 0)
 	c.given("messages", r.Queue.Stored, len(q.sends))
-	c.chosen("messages left", r.Queue.Waiting, 0)
+	var want []Send
+	for i, at := range q.sends {
+		group := merchant
+		if d == newGroup && i > 0 {
+			group = fmt.Sprintf("%s, try %d", merchant, i+1)
+		}
+		want = append(want, Send{At: Seconds(at), Event: "ev_7", Group: group, New: true})
+	}
+	c.chosen("the sends", fmt.Sprint(r.Sends), fmt.Sprint(want))
 	expectTail(p, r, c, q)
 	c.given("charged in total", r.ChargedTotal, p.Amount)
 }

@@ -71,6 +71,7 @@ type Result struct {
 	Answers       []Answer         `json:"answers"`
 	Payments      []Payment        `json:"payments"`
 	Queue         Queue            `json:"queue"`
+	Sends         []Send           `json:"sends"`
 	// Fenced counts writes that failed because the owner had changed.
 	Fenced    int                  `json:"fenced_writes"`
 	Webhooks  []Webhook            `json:"webhooks"`
@@ -148,6 +149,20 @@ type Move struct {
 	By   string  `json:"by"`
 }
 
+// Send is one send of the relay, as the queue took it.
+type Send struct {
+	At    Seconds `json:"at"`
+	Event string  `json:"event"`
+	Group string  `json:"group"`
+	// New says that it became a message; else the queue knew it.
+	New bool `json:"new"`
+}
+
+// String is the send as text.
+func (s Send) String() string {
+	return s.Event + " to " + s.Group + " at " + s.At.String() + map[bool]string{true: ", new", false: ", known"}[s.New]
+}
+
 // Webhook is one delivery of the processor's message: "moves", "late" or
 // "dropped".
 type Webhook struct {
@@ -184,6 +199,7 @@ type Snapshot struct {
 	PSPRequests   int              `json:"psp_requests"`
 	OutboxRows    int64            `json:"outbox_rows"`
 	Queue         Queue            `json:"queue"`
+	Sends         []Send           `json:"sends"`
 	Credits       int              `json:"credits"`
 	Balances      map[string]int64 `json:"balances"`
 	Intent        string           `json:"intent"`
@@ -204,6 +220,7 @@ type KeyRecord struct {
 	Holds string `json:"holds,omitempty"`
 }
 
+// String is the record on one line.
 func (k KeyRecord) String() string {
 	switch k.State {
 	case "IN_PROGRESS":
@@ -281,6 +298,7 @@ func (a Answer) told() string {
 	return text
 }
 
+// String is the answer with its time.
 func (a Answer) String() string { return a.told() + " at " + a.At.String() }
 
 // payment returns a payment by its display name, a zero one when there is none.

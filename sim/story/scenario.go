@@ -1,6 +1,7 @@
 package story
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -139,20 +140,37 @@ func Run(id string, set ...string) (Result, error) {
 	return r, nil
 }
 
-// RunAll plays every branch that can be played, in the order of the story.
-func RunAll(set ...string) ([]Result, error) {
+// RunAll plays every branch that can be played, in the order of the story. A branch
+// that has no meaning with these settings is left out, and the second result says
+// why.
+func RunAll(set ...string) ([]Result, []Branch, error) {
+	p := Defaults()
+	for _, assignment := range set {
+		if err := p.set(assignment); err != nil {
+			return nil, nil, err
+		}
+	}
 	var out []Result
+	var left []Branch
 	for _, s := range scenarios() {
 		if s.notYet != "" {
 			continue
 		}
 		r, err := Run(s.id, set...)
-		if err != nil {
-			return nil, err
+		var misuse *MisuseError
+		switch {
+		case errors.As(err, &misuse):
+			left = append(left, Branch{ID: s.id, Group: s.group, Title: s.title, NotYet: misuse.What})
+		case err != nil:
+			return nil, nil, err
+		default:
+			out = append(out, r)
 		}
-		out = append(out, r)
 	}
-	return out, nil
+	if len(out) == 0 {
+		return nil, nil, misuse("no branch has a meaning with these parameters: %s", left[0].NotYet)
+	}
+	return out, left, nil
 }
 
 func find(id string) (scenario, error) {

@@ -171,8 +171,7 @@ func expectSixWays(p Params, r *Result, c *checks) {
 		}
 		c.given(w.approach+": charged", dollars(row.ChargedTotal), dollars(want))
 		c.chosen(w.approach+": charged at", times(row.Charges), at)
-		c.given(w.approach+": the buyer is told", row.Told, told)
-		c.given(w.approach+": an order", row.Order, w.double)
+		c.given(w.approach+": the buyer is told", fmt.Sprintf("%s; order: %v", row.Told, row.Order), fmt.Sprintf("%s; order: %v", told, w.double))
 		if w.records > 0 {
 			c.chosen(w.approach+": records in the log", row.Records, w.records)
 		}

@@ -53,6 +53,7 @@ type stage struct {
 	ids     []retryproof.ID // payments in the order of their rows
 	snaps   map[string]*Snapshot
 	hooks   []Webhook
+	sends   []Send
 	// ways are the rows of six-ways, best this design's own result.
 	ways    []Way
 	best    *Result
@@ -66,7 +67,7 @@ type stage struct {
 // play runs the scenario.
 func (s scenario) play(p Params) (Result, error) {
 	st := &stage{p: p, s: s, script: &sim.Script{}, store: memory.New(), names: &names{}, tags: map[string]string{}, owners: map[string]string{},
-		from: map[string]string{}, moves: map[retryproof.ID][]Move{}, snaps: map[string]*Snapshot{}, hooks: []Webhook{}, heard: "nothing"}
+		from: map[string]string{}, moves: map[retryproof.ID][]Move{}, snaps: map[string]*Snapshot{}, hooks: []Webhook{}, sends: []Send{}, heard: "nothing"}
 	if s.world != nil {
 		st.setting = s.world(p)
 	}
@@ -357,7 +358,7 @@ func (st *stage) charges() []Charge {
 func (st *stage) result() (Result, error) {
 	r := Result{ID: st.s.id, Title: st.s.title, Moral: st.s.moral, Charges: st.charges(), Credits: st.credits, Balances: st.balances(),
 		Notifications: st.notifications(), Answers: st.answers, Queue: st.queue(), Snapshots: st.snaps, params: st.p,
-		Hash: st.w.Trace().Hash(), Payments: []Payment{}, Fenced: st.w.Counts().Fenced, Webhooks: st.hooks}
+		Hash: st.w.Trace().Hash(), Payments: []Payment{}, Fenced: st.w.Counts().Fenced, Webhooks: st.hooks, Sends: st.sends}
 	if r.Credits == nil {
 		r.Credits = []Credit{}
 	}

@@ -41,11 +41,11 @@ func TestEveryBranchComesOut(t *testing.T) {
 
 func TestASeedHasOneHash(t *testing.T) {
 	t.Parallel()
-	first, err := story.RunAll()
+	first, _, err := story.RunAll()
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := story.RunAll()
+	second, _, err := story.RunAll()
 	if err != nil {
 		t.Fatal(err)
 	}
