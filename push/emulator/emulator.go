@@ -203,7 +203,7 @@ func (e *Emulator) apply(r record) {
 func (e *Emulator) Screen(to string) []Shown {
 	e.mu.Lock()
 	lines := make([]line, 0, len(e.screens[to]))
-	for _, l := range e.screens[to] {
+	for _, l := range e.screens[to] { // order: sorted below
 		lines = append(lines, *l)
 	}
 	e.mu.Unlock()
