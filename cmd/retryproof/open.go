@@ -66,14 +66,14 @@ type openedQueue struct {
 
 // openQueue opens the queue that the URL names; an empty one starts the embedded
 // server in dir.
-func openQueue(ctx context.Context, url, dir string, log *slog.Logger) (openedQueue, error) {
+func openQueue(ctx context.Context, url, stream, dir string, log *slog.Logger) (openedQueue, error) {
 	switch {
 	case url == "memory":
 		log.Warn("--queue memory forgets unsent messages when the process ends")
 		q, err := queuememory.New(clock.System(), queuememory.Config{})
 		return openedQueue{Queue: q, close: func() error { return nil }}, err
 	case url == "" || strings.HasPrefix(url, "nats://") || strings.HasPrefix(url, "tls://"):
-		return openNATS(ctx, url, dir, log)
+		return openNATS(ctx, url, stream, dir, log)
 	}
 	return openedQueue{}, misuse{fmt.Errorf("--queue %q: a queue is nats://… or memory", redacted(url))}
 }

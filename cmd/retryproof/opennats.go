@@ -12,8 +12,9 @@ import (
 
 // openNATS connects to a server, or starts the embedded one when url is empty. The
 // embedded one syncs every message to disk before it is acknowledged.
-func openNATS(ctx context.Context, url, dir string, log *slog.Logger) (openedQueue, error) {
-	config := nats.Config{Log: log}
+func openNATS(ctx context.Context, url, stream, dir string, log *slog.Logger) (openedQueue, error) {
+	// The stream's name is its subjects' too, so that two ledgers never share one.
+	config := nats.Config{Log: log, Stream: stream, Subject: "retryproof." + stream}
 	if url != "" {
 		q, err := nats.Dial(ctx, url, config)
 		if err != nil {

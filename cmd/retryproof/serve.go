@@ -23,6 +23,7 @@ type serveCommand struct {
 	Data      string        `help:"Folder of the embedded parts: ledger, queue, and the outside companies' own files." default:".retryproof" type:"path"`
 	Store     string        `help:"Ledger and key store: postgres://…, sqlite:PATH or memory. Embedded SQLite by default." placeholder:"URL"`
 	Queue     string        `help:"Queue: nats://… or memory. Embedded NATS JetStream by default." placeholder:"URL"`
+	Stream    string        `help:"JetStream stream of this ledger's events. Ledgers that share a NATS server need one each: workers take every event of their stream." default:"RETRYPROOF_EVENTS" placeholder:"NAME"`
 	PSP       string        `name:"psp" help:"Card processor: https://api.stripe.com or another server of Stripe's API; keys from STRIPE_API_KEY and STRIPE_WEBHOOK_SECRET. Embedded emulator by default." placeholder:"URL"`
 	Tokens    string        `help:"JSON file of bearer tokens and their callers. Two demo buyers by default, on loopback only." placeholder:"FILE"`
 	Deadline  time.Duration `help:"How long a request may work." default:"5s"`
@@ -142,7 +143,7 @@ func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tok
 		return s, err
 	}
 	s.closers = append(s.closers, stores.close)
-	q, err := openQueue(ctx, c.Queue, filepath.Join(c.Data, "queue"), log)
+	q, err := openQueue(ctx, c.Queue, c.Stream, filepath.Join(c.Data, "queue"), log)
 	if err != nil {
 		return s, err
 	}
