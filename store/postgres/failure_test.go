@@ -59,8 +59,8 @@ func TestAFailoverToAReplicaIsNoticed(t *testing.T) {
 		},
 	} {
 		err := ask()
-		for retryproof.CodeOf(err) == retryproof.CodeUnknown { // a connection that the failover cut
-			err = ask()
+		for code := retryproof.CodeOf(err); t.Context().Err() == nil && (code == retryproof.CodeUnknown || code == retryproof.CodeUnavailable); code = retryproof.CodeOf(err) {
+			err = ask() // a connection that the failover cut, or the replica does not know the database yet
 		}
 		wantRefusal(t, name, err, retryproof.CodeReadOnly)
 	}
