@@ -64,6 +64,12 @@ func (c *storyRunCommand) Run(out output) error {
 	for _, b := range left {
 		fmt.Fprintln(out.stderr, "retryproof: not played:", b.NotYet)
 	}
+	return c.print(out, results)
+}
+
+// print fails when an expectation did.
+func (c *storyRunCommand) print(out output, results []story.Result) error {
+	var err error
 	encoder := json.NewEncoder(out.stdout)
 	encoder.SetEscapeHTML(false)
 	var failed []string

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
+
+	"github.com/retryproof/retryproof/sim/story"
 )
 
 func TestTheStoryComesOut(t *testing.T) {
@@ -72,6 +76,23 @@ func TestStoryMisuseSaysWhatThereIs(t *testing.T) {
 		code, stdout, stderr := runHere(t, c.args...)
 		if code != exitMisuse || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(strings.ReplaceAll(stderr, "cannot", "not"), c.hint) {
 			t.Errorf("%v: got %d, %q, want 2 and one line with %q", c.args, code, stderr, c.hint)
+		}
+	}
+}
+
+func TestAFailedExpectationIsAFailureAndNoMisuse(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"text", "json"} {
+		r, err := story.Run("main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Checks[0].OK, r.Checks[0].Want = false, "something else"
+		var out bytes.Buffer
+		err = (&storyRunCommand{Branch: "main", Format: format}).print(output{stdout: &out, stderr: &out}, []story.Result{r})
+		var wrong misuse
+		if err == nil || errors.As(err, &wrong) || !strings.Contains(err.Error(), "expected something else") {
+			t.Errorf("%s: got %v, want a failure that names the expectation", format, err)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func TestExpectationsFollowTheParameters(t *testing.T) {
 	for _, set := range []string{"psp_latency=0.4", "psp_latency=1", "deadline=3", "deadline=0.3", "client_timeout=12", "client_timeout=4", "queue_window=1",
 		"queue_window=1000", "visibility=60", "visibility=500", "key_window=10", "key_window=100000", "margin=3", "retry_at=20", "retry_at=3600", "webhook_at=11.2",
 		"webhook_at=10.5", "resolve_at=4", "resolve_at=20", "relay_at=11", "relay_again_at=30", "work_at=13", "work_at=20", "relay_lease=5", "deadline=12",
-		"seed=7", "seed=99", "amount=1", "balance=5", "network=0.1", "network=200ms", "copy_at=4", "copy_at=6", "queued_until=9.6", "hand_over=0", "wake_at=20",
+		"seed=7", "seed=99", "amount=1", "balance=5", "balance=0", "network=0.1", "network=200ms", "copy_at=4", "copy_at=6", "queued_until=9.6", "hand_over=0", "wake_at=20",
 		"sweep_at=9", "other_amount=3000", "relay_last_at=2min", "key_memory=30h", "lag=2", "horizon=1h"} {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/sim"
 )
 
@@ -126,6 +127,11 @@ func expectGray(p Params, r *Result, c *checks, q predicted) {
 	moves := r.payment("pay_7").Moves
 	c.given("the payment's moves", moveList(moves), moveWant(q))
 	c.given("requests with the charge's key", requests(r), q.pspRequests)
+	c.given("P1: requests at the PSP", p1.PSPRequests, before([]time.Duration{q.chargedAt}, p.CopyAt))
+	if q.pspRequests == 2 {
+		c.given("the resolver picks it up", moments(r.moments("adopt")), moments([]time.Duration{p.ResolveAt}))
+	}
+	c.given("pay_7 is derived from the scope", r.id("pay_7"), retryproof.Of("pay", scopeK1))
 	c.chosen("the auditor's verdict", r.Harm, "none")
 }
 
@@ -183,7 +189,9 @@ func expectTail(p Params, r *Result, c *checks, q predicted) {
 	}
 	c.given("after 19: sends and messages", fmt.Sprint(last.Queue.Sends, " ", last.Queue.Stored), fmt.Sprint(len(q.sends), " ", len(q.stored)))
 	c.given("after 19: outbox rows", last.OutboxRows, 0)
-	c.given("alerts", r.Notifications.Alerts, len(q.alerts))
+	c.given("deliveries", moments(r.moments("receive")), moments(q.deliveries))
+	c.given("pushes", moments(r.moments("push")), moments(q.alerts))
+	c.given("the screen", fmt.Sprint(r.Screen), fmt.Sprint([]Shown{{ReplaceID: "pay_7", Body: fmt.Sprintf("USD %d.%02d for order %s", p.Amount/100, p.Amount%100, order)}}))
 	expectEnd(p, r, c)
 }
 

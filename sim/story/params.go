@@ -48,10 +48,12 @@ type field struct {
 	number  func(*Params) *int64
 	seconds func(*Params) *time.Duration
 	unit    string
+	// least is the smallest number.
+	least int64
 }
 
-func money(name string, given bool, about string, at func(*Params) *int64) field {
-	return field{name: name, given: given, about: about, number: at, unit: "minor units"}
+func money(name string, given bool, least int64, about string, at func(*Params) *int64) field {
+	return field{name: name, given: given, about: about, number: at, unit: "minor units", least: least}
 }
 
 func seconds(name string, given bool, about string, at func(*Params) *time.Duration) field {
@@ -59,9 +61,9 @@ func seconds(name string, given bool, about string, at func(*Params) *time.Durat
 }
 
 var fields = []field{
-	money("amount", true, "what the buyer pays", func(p *Params) *int64 { return &p.Amount }),
-	money("balance", true, "m1's balance before", func(p *Params) *int64 { return &p.Opening }),
-	money("other_amount", true, "the amount of the reused key in 3d", func(p *Params) *int64 { return &p.OtherAmount }),
+	money("amount", true, 1, "what the buyer pays", func(p *Params) *int64 { return &p.Amount }),
+	money("balance", true, 0, "m1's balance before", func(p *Params) *int64 { return &p.Opening }),
+	money("other_amount", true, 1, "the amount of the reused key in 3d", func(p *Params) *int64 { return &p.OtherAmount }),
 	seconds("network", true, "phone to load balancer, one way", func(p *Params) *time.Duration { return &p.Network }),
 	seconds("psp_latency", false, "API to PSP, one way", func(p *Params) *time.Duration { return &p.PSPLatency }),
 	seconds("client_timeout", true, "how long the phone waits before it tries again", func(p *Params) *time.Duration { return &p.ClientTimeout }),
@@ -135,8 +137,8 @@ func (p *Params) set(assignment string) error {
 	f := fields[i]
 	if f.seconds == nil {
 		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || n < 1 || n > maxNumber {
-			return misuse("%s is an integer of 1 to %d (%s), not %q", name, int64(maxNumber), f.unit, value)
+		if err != nil || n < f.least || n > maxNumber {
+			return misuse("%s is an integer of %d to %d (%s), not %q", name, f.least, int64(maxNumber), f.unit, value)
 		}
 		*f.number(p) = n
 		return nil

@@ -138,15 +138,5 @@ func expectTold(p Params, r *Result, c *checks, rule bool) {
 	c.given("at the end: shown and alerts", r.Notifications, count(max(p.RelayLastAt, p.WorkAt+p.Visibility)))
 	c.given("m1 at the end", r.Balances[merchant], p.Opening+p.Amount)
 	c.chosen("credits", creditList(r.Credits), fmt.Sprintf("%s to m1 for ev_7", amount(p.Amount)))
-	told := ""
-	for _, l := range r.lines {
-		if l.op == "push" {
-			told += Seconds(l.at).String() + " "
-		}
-	}
-	want := ""
-	for _, at := range alerts {
-		want += Seconds(at).String() + " "
-	}
-	c.given("pushed at", told, want)
+	c.given("pushes", moments(r.moments("push")), moments(alerts))
 }

@@ -68,6 +68,7 @@ type Result struct {
 	Credits       []Credit         `json:"credits"`
 	Balances      map[string]int64 `json:"balances"`
 	Notifications Notifications    `json:"notifications"`
+	Screen        []Shown          `json:"screen"`
 	Answers       []Answer         `json:"answers"`
 	Payments      []Payment        `json:"payments"`
 	Queue         Queue            `json:"queue"`
@@ -114,6 +115,12 @@ type Credit struct {
 type Notifications struct {
 	Shown  int64 `json:"shown"`
 	Alerts int64 `json:"alerts"`
+}
+
+// Shown is a notification on the buyer's screen.
+type Shown struct {
+	ReplaceID string `json:"replace_id"`
+	Body      string `json:"body"`
 }
 
 // Answer is an answer of the API. At is when the phone sent the request; when the
@@ -300,6 +307,39 @@ func (a Answer) told() string {
 
 // String is the answer with its time.
 func (a Answer) String() string { return a.told() + " at " + a.At.String() }
+
+// moments lists when the lines of a kind happened.
+func (r *Result) moments(op string) []time.Duration {
+	var out []time.Duration
+	for _, l := range r.lines {
+		if l.op == op {
+			out = append(out, l.at)
+		}
+	}
+	return out
+}
+
+// moments writes times, separated by blanks.
+func moments(list []time.Duration) string {
+	text := "never"
+	for i, at := range list {
+		if i == 0 {
+			text = "at"
+		}
+		text += " " + Seconds(at).String()
+	}
+	return text
+}
+
+// id returns the derived id behind a name.
+func (r *Result) id(name string) string {
+	for _, n := range r.IDs {
+		if n.Name == name {
+			return n.ID
+		}
+	}
+	return "none"
+}
 
 // payment returns a payment by its display name, a zero one when there is none.
 func (r *Result) payment(id string) Payment {

@@ -91,7 +91,7 @@ type number struct {
 // scenarios are all branches, in the order of the story.
 func scenarios() []scenario {
 	var all []scenario
-	for _, list := range [][]scenario{mainBranches(), crashBranches(), storeBranches(), queueBranches(), noticeBranches(), designBranches(), laterBranches()} {
+	for _, list := range [][]scenario{mainBranches(), openingBranches(), crashBranches(), storeBranches(), queueBranches(), noticeBranches(), designBranches(), laterBranches()} {
 		all = append(all, list...)
 	}
 	slices.SortStableFunc(all, func(a, b scenario) int {

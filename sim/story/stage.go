@@ -358,7 +358,7 @@ func (st *stage) charges() []Charge {
 func (st *stage) result() (Result, error) {
 	r := Result{ID: st.s.id, Title: st.s.title, Moral: st.s.moral, Charges: st.charges(), Credits: st.credits, Balances: st.balances(),
 		Notifications: st.notifications(), Answers: st.answers, Queue: st.queue(), Snapshots: st.snaps, params: st.p,
-		Hash: st.w.Trace().Hash(), Payments: []Payment{}, Fenced: st.w.Counts().Fenced, Webhooks: st.hooks, Sends: st.sends}
+		Hash: st.w.Trace().Hash(), Payments: []Payment{}, Screen: []Shown{}, Fenced: st.w.Counts().Fenced, Webhooks: st.hooks, Sends: st.sends}
 	if r.Credits == nil {
 		r.Credits = []Credit{}
 	}
@@ -379,6 +379,9 @@ func (st *stage) result() (Result, error) {
 	r.Harm = "none"
 	if h := st.w.Harm(); h != nil {
 		r.Harm = h.Rule
+	}
+	for _, n := range st.w.Phones().Screen(buyer) {
+		r.Screen = append(r.Screen, Shown{ReplaceID: st.names.show(n.ReplaceID), Body: n.Body})
 	}
 	if st.best != nil {
 		r = *st.best

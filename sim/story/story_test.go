@@ -60,7 +60,7 @@ func TestMisuseListsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ id, set, want string }{
 		{"nothing", "", "main"}, {"main", "size=3", "amount"}, {"main", "deadline=5d", "ms, s, min, h"}, {"main", "deadline", "name=value"},
-		{"main", "amount=3.5", "integer"}, {"main", "amount=0", "1 to"}, {"main", "deadline=-1", "seconds"}, {"main", "deadline=NaN", "ms, s, min, h"},
+		{"main", "amount=3.5", "integer"}, {"main", "amount=0", "1 to"}, {"main", "balance=-1", "0 to"}, {"main", "deadline=-1", "seconds"}, {"main", "deadline=NaN", "ms, s, min, h"},
 		{"main", "network=2", "network < copy_at"}, {"F2", "", "second Region"},
 	} {
 		var set []string
