@@ -225,6 +225,15 @@ func (w *World) Running() string {
 	return w.current.process.Name
 }
 
+// RunningTask identifies the task that has the baton, nil when none has: one
+// request, or one step of a loop.
+func (w *World) RunningTask() any {
+	if w.current == nil {
+		return nil
+	}
+	return w.current
+}
+
 // KillRunning crashes the process that has the baton, in the middle of a call.
 func (w *World) KillRunning(op string) {
 	w.crash(w.current.process, op, "")

@@ -23,6 +23,7 @@ func retryNeeds(p Params) []need {
 	return []need{
 		{p.ClientTimeout > p.Deadline+p.Margin, "deadline + margin < client_timeout: the phone comes back when a takeover is allowed"},
 		{2*p.PSPLatency < p.Deadline, "2·psp_latency < deadline"},
+		{2*p.Network+2*p.PSPLatency < p.WebhookAt, "2·network + 2·psp_latency < webhook_at: the answer comes before the webhook"},
 	}
 }
 
@@ -164,6 +165,10 @@ func expectWake(p Params, r *Result, c *checks, requests int) {
 	expectCrash(p, r, c, takenOver(p)-p.PSPLatency, requests)
 	expectMoves(p, r, c, takenOver(p), "A2")
 	c.chosen("A1, when it wakes", r.answer("A1"), fmt.Sprintf("201 SUCCEEDED at %s", Seconds(p.WakeAt)))
-	c.chosen("A1 is answered from", r.answer("A1").From, "key record")
+	from := "key record"
+	if takenOver(p)+p.KeyWindow < p.WakeAt {
+		from = "ledger row"
+	}
+	c.chosen("A1 is answered from", r.answer("A1").From, from)
 	c.chosen("writes that failed because the owner had changed", r.Fenced, 1)
 }

@@ -100,7 +100,7 @@ func (n *naive) at(t time.Duration, run func()) {
 
 // finish plays what is still under way.
 func (n *naive) finish() {
-	n.st.until(n.st.w.Now() + max(n.st.p.QueuedUntil, n.st.p.ClientTimeout) + n.st.p.Deadline + 5*time.Second)
+	n.st.until(n.st.w.Now() + max(n.st.p.QueuedUntil+n.st.p.HandOver, n.st.p.ClientTimeout) + n.st.p.Deadline + 5*time.Second)
 }
 
 // opening is the story that begins the reference: no keys, and an original that

@@ -21,7 +21,7 @@ import (
 func (st *stage) recorded() payments.Stores {
 	stores := st.store.Payments()
 	if st.setting.split {
-		var keys effect.Keys = st.store.Keys()
+		keys := st.store.Keys()
 		if st.setting.keysDown {
 			keys = deadKeys{}
 		}
@@ -34,8 +34,17 @@ func (st *stage) recorded() payments.Stores {
 	return stores
 }
 
-// tag is the step that the running process is in.
-func (st *stage) tag() string { return st.tagOf(st.w.Running()) }
+// tag is the step that the running task belongs to: a request that stood still
+// keeps its own, whatever arrived meanwhile.
+func (st *stage) tag() string {
+	task := st.w.RunningTask()
+	tag, known := st.tasks[task]
+	if !known {
+		tag = st.tagOf(st.w.Running())
+		st.tasks[task] = tag
+	}
+	return tag
+}
 
 // tagOf is the step that a process is in: for an API server the request that
 // arrived last.

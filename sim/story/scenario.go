@@ -199,11 +199,12 @@ func (s scenario) params(set []string) (Params, error) {
 			return p, err
 		}
 	}
-	if s.needs == nil {
-		return p, nil
+	needs := commonNeeds(p)
+	if s.needs != nil {
+		needs = append(needs, s.needs(p)...)
 	}
 	var broken []string
-	for _, n := range s.needs(p) {
+	for _, n := range needs {
 		if !n.holds {
 			broken = append(broken, n.formula)
 		}
@@ -212,6 +213,16 @@ func (s scenario) params(set []string) (Params, error) {
 		return p, misuse("branch %s has no meaning with these parameters: it needs %s", s.id, strings.Join(broken, " and "))
 	}
 	return p, nil
+}
+
+// commonNeeds are what every branch needs: the system takes 0 for its defaults, and
+// refuses a processor that forgets too soon.
+func commonNeeds(p Params) []need {
+	return []need{
+		{p.Deadline > 0 && p.Margin > 0 && p.KeyWindow > 0 && p.QueueWindow > 0 && p.Visibility > 0, "deadline, margin, key_window, queue_window and visibility > 0"},
+		{p.KeyWindow >= p.Deadline+p.Margin, "deadline + margin ≤ key_window: the system refuses less"},
+		{p.KeyMemory > time.Hour+p.Deadline+p.Margin, "key_memory > 1 h + deadline + margin"},
+	}
 }
 
 // judge compares what came out with what must come out.

@@ -45,6 +45,7 @@ type stage struct {
 	lines   []line
 	// tags say which step a process is in, by its name.
 	tags    map[string]string
+	tasks   map[any]string    // and which a task belongs to
 	owners  map[string]string // owner token → request
 	from    map[string]string // request → what answered it
 	answers []Answer
@@ -66,7 +67,7 @@ type stage struct {
 
 // play runs the scenario.
 func (s scenario) play(p Params) (Result, error) {
-	st := &stage{p: p, s: s, script: &sim.Script{}, store: memory.New(), names: &names{}, tags: map[string]string{}, owners: map[string]string{},
+	st := &stage{p: p, s: s, script: &sim.Script{}, store: memory.New(), names: &names{}, tags: map[string]string{}, tasks: map[any]string{}, owners: map[string]string{},
 		from: map[string]string{}, moves: map[retryproof.ID][]Move{}, snaps: map[string]*Snapshot{}, hooks: []Webhook{}, sends: []Send{}, heard: "nothing"}
 	if s.world != nil {
 		st.setting = s.world(p)
@@ -77,8 +78,8 @@ func (s scenario) play(p Params) (Result, error) {
 	defer st.w.Close()
 	if s.program != nil {
 		s.program(st)
-	} else if err := st.perform(s.steps(p)); err != nil {
-		return Result{}, err
+	} else {
+		st.perform(s.steps(p))
 	}
 	if len(st.trouble) > 0 {
 		return Result{}, st.trouble[0]
@@ -140,7 +141,7 @@ func (st *stage) note(err error) {
 }
 
 // perform plays the steps in the order of their times.
-func (st *stage) perform(steps []step) error {
+func (st *stage) perform(steps []step) {
 	slices.SortStableFunc(steps, func(a, b step) int { return int(a.at - b.at) })
 	end := time.Duration(0)
 	for _, s := range steps {
@@ -151,7 +152,6 @@ func (st *stage) perform(steps []step) error {
 	}
 	// What the last step began ends before the processor's next webhook.
 	st.until(end + 4*st.p.PSPLatency + 4*st.p.Network + time.Second)
-	return nil
 }
 
 // until plays everything that is due up to a time.

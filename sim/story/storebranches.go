@@ -9,13 +9,15 @@ import (
 )
 
 // shortly is how long after another event a question that only looks comes.
-const shortly = 500 * time.Millisecond
+const shortly = 450 * time.Millisecond
 
 func storeBranches() []scenario {
 	return []scenario{{
 		group: "Side traces", id: "3d", title: "The key comes back with another amount, and with the same meaning in other words",
 		moral: "Another meaning is refused and nothing runs; another order of the fields is the same request.",
-		needs: mainNeeds,
+		needs: func(p Params) []need {
+			return append(mainNeeds(p), untied(p, p.ClientTimeout+shortly, "client_timeout + 0.45"))
+		},
 		steps: func(p Params) []step {
 			steps := graySteps(p)
 			steps[3].amount = p.OtherAmount
@@ -52,7 +54,7 @@ func storeBranches() []scenario {
 		moral:    "Whoever comes first makes the move; the other finds it made. The pointer shows the final state without being rewritten.",
 		defaults: func(p *Params) { p.WebhookAt = 10_500 * time.Millisecond },
 		needs: func(p Params) []need {
-			return append(mainNeeds(p), need{p.WebhookAgainAt > p.WebhookAt+2*p.Network, "webhook_at + 2·network < webhook_again_at"})
+			return append(mainNeeds(p), untied(p, p.ResolveAt+shortly, "resolve_at + 0.45"), need{p.WebhookAgainAt > p.WebhookAt+2*p.Network, "webhook_at + 2·network < webhook_again_at"})
 		},
 		steps: func(p Params) []step {
 			return append(mainSteps(p),
