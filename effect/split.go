@@ -23,6 +23,9 @@ type split struct {
 // all, it decides.
 func (s split) Begin(ctx context.Context, b Begin) (Seen, error) {
 	claim, keyErr := s.keys.ClaimKey(ctx, b)
+	if retryproof.CodeOf(keyErr) == retryproof.CodeConflict {
+		return Seen{}, keyErr // the key store is there and busy: ask it again
+	}
 	if keyErr == nil && claim != nil && (claim.Owner != b.Owner || claim.State != InProgress) {
 		return s.withGuard(ctx, claim, Look{Scope: b.Scope, GuardID: b.GuardID, Now: b.Now})
 	}
