@@ -2,6 +2,8 @@ package effect
 
 import (
 	"context"
+
+	"github.com/retryproof/retryproof"
 )
 
 // Split joins a key store and a guard store that are two databases (mission B2,
