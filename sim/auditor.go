@@ -3,11 +3,15 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/psp/emulator"
 	"github.com/retryproof/retryproof/push"
 	"github.com/retryproof/retryproof/queue"
@@ -46,17 +50,22 @@ func (v Violation) String() string {
 
 // facts are what is true of one payment, outside our databases.
 type facts struct {
-	id       string
-	charges  []string
-	amount   int64
-	credits  int
-	credited int64
-	sent     int
-	pushes   int
-	// confirmed: a worker was told that the push was taken, and lived on.
-	confirmed bool
-	// settledAs is the first final state that was committed.
+	id string
+	// order is the buyer and the order's name, once it was charged.
+	order   string
+	charges []string
+	amount  int64
+	// attributed is how many of the charges were counted for the order.
+	attributed int
+	credits    int
+	credited   int64
+	sent       int
+	pushes     int
+	// marked: that the provider took the push was recorded.
+	marked bool
+	// settledAs is the first final state that was committed, settledAt when.
 	settledAs effect.State
+	settledAt time.Duration
 	events    int
 	// saved500: the processor keeps a 500 for the payment's key. Without a charge
 	// nobody can ever prove what became of it: it stays UNKNOWN, rightly.
@@ -65,8 +74,9 @@ type facts struct {
 
 // said is what a caller was told under a key.
 type said struct {
-	final string
-	id    string
+	id      string
+	final   string
+	finalAt time.Duration
 }
 
 // auditor watches where the truth is. It is told of every effect as it happens and
@@ -76,19 +86,30 @@ type auditor struct {
 	payments []*facts
 	byID     map[string]*facts
 	intents  []*Intent
-	byOrder  map[string]*Intent
-	// orders are the charges of one intent, over all payment ids.
-	orders map[string][]string
+	byName   map[string]*Intent
+	// byOrder and orders are by the buyer and the order's name; orders are the
+	// charges, over all payment ids.
+	byOrder map[string]*Intent
+	orders  map[string][]string
 	// counted is how many of the processor's charges were looked at.
 	counted int
 	told    map[string]*said
-	// fresh is the payment whose push a process was last told of.
-	fresh     map[*Process]*facts
+	// late is the last payment whose event a process received when its push had
+	// been marked as sent before.
+	late map[*Process]*facts
+	// blind: with a rule switched off the ledger is not believed. What it does is
+	// judged by what it leads to outside.
+	blind     bool
 	violation *Violation
 }
 
 func newAuditor(w *World) *auditor {
-	return &auditor{w: w, byID: map[string]*facts{}, byOrder: map[string]*Intent{}, orders: map[string][]string{}, told: map[string]*said{}, fresh: map[*Process]*facts{}}
+	a := &auditor{w: w, byID: map[string]*facts{}, byName: map[string]*Intent{}, byOrder: map[string]*Intent{}, orders: map[string][]string{},
+		told: map[string]*said{}, late: map[*Process]*facts{}}
+	for _, t := range w.options.Twins {
+		a.blind = a.blind || slices.Contains(Rules(), t.Rule)
+	}
+	return a
 }
 
 func (a *auditor) harm(rule, format string, args ...any) {
@@ -100,8 +121,12 @@ func (a *auditor) harm(rule, format string, args ...any) {
 
 func (a *auditor) watch(i *Intent) {
 	a.intents = append(a.intents, i)
-	a.byOrder[i.Order] = i
+	a.byName[i.Name] = i
+	a.byOrder[i.order()] = i
 }
+
+// order names the intent's order over all buyers.
+func (i *Intent) order() string { return i.Buyer + " " + i.Order }
 
 func (a *auditor) of(id string) *facts {
 	f := a.byID[id]
@@ -115,38 +140,52 @@ func (a *auditor) of(id string) *facts {
 
 // charged: the processor charged a card.
 func (a *auditor) charged(r emulator.ChargeRecord) {
-	c := r
 	f := a.of(r.Reference)
-	f.charges = append(f.charges, c.ID)
-	f.amount += c.Amount
+	f.charges = append(f.charges, r.ID)
+	f.amount += r.Amount
 	if len(f.charges) > 1 {
 		a.harm(HarmDoubleCharge, "payment %s was charged %d times: %v", r.Reference, len(f.charges), f.charges)
 	}
-	p, err := a.w.stores.Ledger.Payment(background, retryproof.ID(r.Reference))
+	a.attribute(f)
+}
+
+// attribute finds the orders of a payment's charges. A charge whose payment has no
+// row waits for one; if none comes, the charge is lost, which the end shows.
+func (a *auditor) attribute(f *facts) {
+	if len(f.charges) == f.attributed {
+		return
+	}
+	p, err := a.w.stores.Ledger.Payment(background, idOf(f.id))
 	if err != nil {
-		return // no row: if it stays so, the charge is lost, which the end shows
+		return
 	}
-	a.orders[p.OrderID] = append(a.orders[p.OrderID], c.ID)
-	if len(a.orders[p.OrderID]) > 1 {
-		a.harm(HarmDoubleCharge, "order %s was charged %d times: %v", p.OrderID, len(a.orders[p.OrderID]), a.orders[p.OrderID])
+	f.order = p.Caller + " " + p.OrderID
+	fresh := f.charges[f.attributed:]
+	f.attributed = len(f.charges)
+	a.orders[f.order] = append(a.orders[f.order], fresh...)
+	if len(a.orders[f.order]) > 1 {
+		a.harm(HarmDoubleCharge, "order %s was charged %d times: %v", f.order, len(a.orders[f.order]), a.orders[f.order])
 	}
-	if i := a.byOrder[p.OrderID]; i != nil && c.Amount != i.Amount {
-		a.harm(HarmWrongAmount, "order %s of %d was charged %d", p.OrderID, i.Amount, c.Amount)
+	if i := a.byOrder[f.order]; i != nil && f.amount != i.Amount && f.amount != i.Edited {
+		a.harm(HarmWrongAmount, "order %s of %d was charged %d", f.order, i.Amount, f.amount)
 	}
 }
 
 // settled: a settlement was committed.
 func (a *auditor) settled(s effect.Settle, out effect.Settled) {
-	f := a.of(string(s.ID))
+	f := a.of(string(out.Guard.ID))
+	a.attribute(f)
 	switch {
 	case out.Moved && s.To.Final():
 		a.w.poke("relay")
 		f.events += len(s.Events)
-		if f.settledAs != "" && f.settledAs != s.To {
+		if f.settledAs != "" && f.settledAs != s.To && !a.blind {
 			a.harm(HarmContradictory, "payment %s was %s and became %s", s.ID, f.settledAs, s.To)
 		}
-		f.settledAs = s.To
-	case out.Moved && f.settledAs != "":
+		if f.settledAs == "" {
+			f.settledAs, f.settledAt = s.To, a.w.now
+		}
+	case out.Moved && f.settledAs != "" && !a.blind:
 		a.harm(HarmContradictory, "payment %s was %s and became %s", s.ID, f.settledAs, s.To)
 	case out.Moved && s.To == effect.Unknown:
 		a.w.poke("resolver")
@@ -188,16 +227,26 @@ func (a *auditor) credited(paymentID string, amount int64) {
 	}
 }
 
-// pushed: the provider took a notification.
-func (a *auditor) pushed(n push.Notification) {
-	id := n.ReplaceID
-	if id == "" {
-		id = n.Title // twins without a replace id put the payment there
+// received: a process received an event. One whose push was marked as sent before
+// leaves nothing to push.
+func (a *auditor) received(p *Process, d queue.Delivery) {
+	delete(a.late, p)
+	if f := a.byID[strings.SplitN(d.ID, ":", 2)[0]]; f != nil && f.marked {
+		a.late[p] = f
 	}
-	f := a.of(id)
+}
+
+// marked: it was recorded that the provider took the push of an event.
+func (a *auditor) marked(k notify.Key) {
+	a.of(strings.SplitN(k.EventID, ":", 2)[0]).marked = true
+}
+
+// pushed: the provider took a notification of a process.
+func (a *auditor) pushed(p *Process, n push.Notification) {
+	f := a.announced(n)
 	f.pushes++
-	if f.confirmed {
-		a.harm(HarmStacked, "payment %s alerted again after its notification was marked as sent", f.id)
+	if a.late[p] == f {
+		a.harm(HarmStacked, "payment %s alerted again for an event that came after its push was marked as sent", f.id)
 	}
 	shown := 0
 	for _, s := range a.w.phones.Screen(n.To) {
@@ -210,46 +259,54 @@ func (a *auditor) pushed(n push.Notification) {
 	}
 }
 
-// pushConfirmed: a worker was told so. It counts when the worker's next call
-// through the seam, the mark, was confirmed too.
-func (a *auditor) pushConfirmed(p *Process, n push.Notification) {
-	a.fresh[p] = a.of(n.ReplaceID)
-}
-
-// finished: a worker deleted a message. Whoever deletes it has marked the push.
-func (a *auditor) finished(p *Process, d queue.Delivery, err error) {
-	if f := a.fresh[p]; f != nil && err == nil && strings.HasPrefix(d.ID, f.id+":") {
-		f.confirmed = true
+// announced finds the payment that a notification is about, as a person would: by
+// the order that it names. A notification without a replace id still names it.
+func (a *auditor) announced(n push.Notification) *facts {
+	if n.ReplaceID != "" {
+		return a.of(n.ReplaceID)
 	}
+	for _, f := range a.payments {
+		if _, order, ok := strings.Cut(n.Body, " for order "); ok && len(f.charges) > 0 && f.order == n.To+" "+order {
+			return f
+		}
+	}
+	return a.of("")
 }
 
-// answered: the API answered a caller.
-func (a *auditor) answered(m Message, r Reply, err error) {
-	if err != nil || m.Key == "" || (r.Status != 201 && r.Status != 202 && r.Status != 402) {
+// answered: the API answered a request that had arrived at the given time.
+func (a *auditor) answered(m Message, r Reply, arrived time.Duration) {
+	if m.Key == "" || (r.Status != 201 && r.Status != 202 && r.Status != 402) {
 		return
 	}
-	var p struct {
-		ID, State string
-		OrderID   string `json:"order_id"`
-		Amount    int64
-	}
-	if json.Unmarshal(r.Body, &p) != nil {
+	var asked, p paymentText
+	if json.Unmarshal(r.Body, &p) != nil || json.Unmarshal(m.Body, &asked) != nil {
 		a.harm(HarmContradictory, "%s was answered %d with a body that is no payment", m.Label, r.Status)
 		return
 	}
-	if i := a.byOrder[m.Label]; i != nil && (p.OrderID != i.Order || i.Buyer != m.Token) {
+	i := a.byName[m.Label]
+	if i != nil && p.OrderID != i.Order {
 		a.harm(HarmCrossCaller, "%s asked about order %s and was told of order %s", m.Token, i.Order, p.OrderID)
 	}
-	if i := a.byOrder[m.Label]; i != nil && p.Amount != i.Amount {
-		a.harm(HarmWrongAmount, "order %s of %d was answered with %d", i.Order, i.Amount, p.Amount)
+	if about, err := a.w.stores.Ledger.Payment(background, idOf(p.ID)); err == nil && about.Caller != m.Token {
+		a.harm(HarmCrossCaller, "%s asked about order %s and was told of the payment %s of %s", m.Token, asked.OrderID, p.ID, about.Caller)
 	}
-	a.contradicts(m, p.ID, p.State)
+	if p.Amount != asked.Amount {
+		a.harm(HarmWrongAmount, "order %s of %d was answered with %d", asked.OrderID, asked.Amount, p.Amount)
+	}
+	a.contradicts(m, p.ID, p.State, arrived)
 }
 
-// contradicts checks an answer against what was said before under the same key. An
-// answer that was written earlier may arrive later; this is told when it is
-// written.
-func (a *auditor) contradicts(m Message, id, state string) {
+// paymentText is what requests and answers say of a payment.
+type paymentText struct {
+	ID, State string
+	OrderID   string `json:"order_id"`
+	Amount    int64
+}
+
+// contradicts checks an answer against what was said before under the same key,
+// and against what the payment was when the request arrived. An answer that was
+// written earlier may arrive later; this is told when it is written.
+func (a *auditor) contradicts(m Message, id, state string, arrived time.Duration) {
 	at := m.Token + " " + m.Key
 	before := a.told[at]
 	if before == nil {
@@ -259,12 +316,32 @@ func (a *auditor) contradicts(m Message, id, state string) {
 	if before.id != id {
 		a.harm(HarmContradictory, "%s was told of payment %s and then of %s under one key", m.Token, before.id, id)
 	}
-	if state == "SUCCEEDED" || state == "FAILED" {
+	f := a.byID[id]
+	switch {
+	case state == "SUCCEEDED" || state == "FAILED":
 		if before.final != "" && before.final != state {
 			a.harm(HarmContradictory, "%s was told %s and then %s", m.Token, before.final, state)
 		}
-		before.final = state
+		if before.final == "" {
+			before.final, before.finalAt = state, a.w.now
+		}
+	case before.final != "" && before.finalAt < arrived:
+		a.harm(HarmContradictory, "%s was told %s, asked again and was told %s", m.Token, before.final, state)
+	case f != nil && f.settledAs != "" && f.settledAt < arrived:
+		a.harm(HarmContradictory, "%s asked about payment %s, which was %s, and was told %s", m.Token, id, f.settledAs, state)
 	}
+}
+
+// unprovable reports that nobody can ever prove what became of an UNKNOWN payment
+// that was not charged, so that it stays UNKNOWN, rightly: the processor keeps a 500
+// for its key, or may have forgotten the key by now.
+func (a *auditor) unprovable(f *facts, p payments.Payment) bool {
+	if p.State != effect.Unknown || len(f.charges) > 0 {
+		return false
+	}
+	c := a.w.options.Config
+	forgotten := c.PSPWindow > 0 && Epoch.Add(a.w.now).Sub(p.CreatedAt) > c.PSPWindow-c.PSPWindowMargin-2*a.w.chaos.Skew
+	return f.saved500 || forgotten
 }
 
 func idOf(id string) retryproof.ID { return retryproof.ID(id) }

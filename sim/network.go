@@ -166,8 +166,11 @@ func (w *World) Exchange(p *Process, m Message, timeout time.Duration) (Reply, b
 				w.trace.add(w.now, "net", "http "+m.Label, "lost", "")
 				return
 			}
+			arrived := w.now
 			w.Deliver(n, 0, m, func(r Reply, err error) {
-				w.audit.answered(m, r, err)
+				if err == nil {
+					w.audit.answered(m, r, arrived)
+				}
 				if copied || w.chance(w.chaos.Lose) {
 					w.counts.LostReplies++
 					return
@@ -192,6 +195,9 @@ type deliverer struct{ w *World }
 func (d deliverer) Deliver(_ context.Context, payload []byte, signature string) error {
 	w := d.w
 	m := Message{Label: "webhook", Path: "/webhooks/psp", Body: payload, Header: http.Header{emulator.SignatureHeader: {signature}}}
+	if w.unheard() {
+		return errConnection
+	}
 	if r, ok := w.Exchange(w.processor, m, 10*time.Second); ok && r.Status/100 == 2 {
 		return nil
 	}

@@ -42,6 +42,7 @@ func (q queueSeam) Receive(ctx context.Context, limit int) ([]queue.Delivery, er
 	return call(q.x, ctx, "queue", "queue receive", "", func() ([]queue.Delivery, error) {
 		got, err := q.in.Receive(background, limit)
 		for _, d := range got {
+			w.audit.received(q.x.p, d)
 			if d.Attempt > 1 {
 				w.counts.Redelivered++
 			}
@@ -52,7 +53,6 @@ func (q queueSeam) Receive(ctx context.Context, limit int) ([]queue.Delivery, er
 
 func (q queueSeam) Finish(ctx context.Context, d queue.Delivery) error {
 	_, err := call(q.x, ctx, "queue", "queue finish", d.ID, func() (struct{}, error) { return struct{}{}, q.in.Finish(background, d) })
-	q.x.w.audit.finished(q.x.p, d, err)
 	return err
 }
 
@@ -71,13 +71,10 @@ func (s pushSeam) Send(ctx context.Context, n push.Notification) error {
 	_, err := call(s.x, ctx, "push", "push send", n.ReplaceID, func() (struct{}, error) {
 		err := s.in.Send(background, n)
 		if err == nil {
-			s.x.w.audit.pushed(n)
+			s.x.w.audit.pushed(s.x.p, n)
 		}
 		return struct{}{}, err
 	})
-	if err == nil {
-		s.x.w.audit.pushConfirmed(s.x.p, n)
-	}
 	return err
 }
 
@@ -151,7 +148,7 @@ func ask[T any](s pspSeam, ctx context.Context, op, about string, do func() (T, 
 		w.Go(w.processor, after, func() {
 			got, gotErr := do()
 			w.trace.add(w.now, "psp", op, how(gotErr), about)
-			if copied || f.lose || w.loseReply(op) {
+			if copied || f.lose || w.unheard() || w.loseReply(op) {
 				w.counts.LostReplies++
 				w.trace.add(w.now, "psp", op, "answer lost", about)
 				return

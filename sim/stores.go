@@ -127,7 +127,13 @@ func (i intents) Intent(ctx context.Context, k notify.Key) (*notify.Intent, erro
 }
 
 func (i intents) MarkSent(ctx context.Context, k notify.Key, now time.Time) (bool, error) {
-	return call(i.x, ctx, "store", "mark sent", k.EventID, func() (bool, error) { return i.in.MarkSent(background, k, now) })
+	return call(i.x, ctx, "store", "mark sent", k.EventID, func() (bool, error) {
+		moved, err := i.in.MarkSent(background, k, now)
+		if err == nil {
+			i.x.w.audit.marked(k)
+		}
+		return moved, err
+	})
 }
 
 func (i intents) Unsent(ctx context.Context, before time.Time, limit int) ([]notify.Intent, error) {

@@ -14,12 +14,15 @@ type Twin struct {
 	Instead string
 	// Harms are the harms that may come of it; one of them must be found.
 	Harms []string
+	// Stores replaces the databases.
+	Stores func(payments.Stores) payments.Stores
 	// Deps wraps what a node's life is handed.
 	Deps func(w *World, p *Process, d payments.Deps) payments.Deps
 	// Config changes the configuration.
 	Config func(payments.Config) payments.Config
 	// Phone changes how buyers behave.
 	Phone func(*Buyer)
-	// World changes the world before it begins: more skew, longer pauses.
-	World func(*Options)
+	// World changes the world before it begins, in what a system with all rules
+	// withstands: more skew, longer pauses.
+	World func(*Plan)
 }

@@ -40,6 +40,8 @@ type Options struct {
 	Queue queuememory.Config
 	// KeyMemory is how long the processor remembers a key. Defaults to 24 h.
 	KeyMemory time.Duration
+	// Silence is when nobody hears the processor. Defaults to never.
+	Silence Silence
 	// NoWebhooks keeps the processor silent. Defaults to false.
 	NoWebhooks bool
 	// Twins replace rules by what somebody without them would do. Defaults to none.
@@ -112,6 +114,11 @@ func NewWorld(o Options) (*World, error) {
 		w.stores = *o.Stores
 	} else {
 		w.stores = memory.New().Payments()
+	}
+	for _, t := range o.Twins {
+		if t.Stores != nil {
+			w.stores = t.Stores(w.stores)
+		}
 	}
 	q, err := queuememory.New(w.outside.Clock(), o.Queue)
 	if err != nil {
