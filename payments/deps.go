@@ -12,6 +12,7 @@ import (
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/entropy"
 	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/outbox"
 	"github.com/retryproof/retryproof/psp"
 	"github.com/retryproof/retryproof/queue"
 	"github.com/retryproof/retryproof/resolve"
@@ -117,6 +118,9 @@ type Config struct {
 	MaxBody int64
 	// Relays is how many relay loops run. Defaults to 2.
 	Relays int
+	// RelayLease is how long a batch of events belongs to the relay that claimed it:
+	// what a crashed relay held is sent again after it. Defaults to 15 s.
+	RelayLease time.Duration
 	// Workers is how many worker loops run. Defaults to 4.
 	Workers int
 	// ResolveEvery is the pause between two looks for what is due. Defaults to
@@ -151,6 +155,7 @@ func (c Config) withDefaults() Config {
 	set(&c.AnswerTTL, 24*time.Hour)
 	set(&c.PSPWindow, 24*time.Hour)
 	set(&c.PSPWindowMargin, time.Hour)
+	set(&c.RelayLease, 15*time.Second)
 	set(&c.ResolveEvery, 500*time.Millisecond)
 	set(&c.QueueWindow, 5*time.Minute)
 	set(&c.InboxRetention, 30*24*time.Hour)
@@ -186,13 +191,19 @@ func (c Config) Validate() error {
 	if c.InboxRetention < 24*time.Hour {
 		errs = append(errs, fmt.Errorf("payments: InboxRetention ≥ 24 h fails: %v: a message that the queue still keeps could be applied twice", c.InboxRetention))
 	}
-	return errors.Join(append(errs, c.engine().Validate(), c.questions().Validate())...)
+	return errors.Join(append(errs, c.engine().Validate(), c.relay().Validate(), c.questions().Validate())...)
 }
 
 // engine and questions are the parts of the configuration that other packages
 // judge.
 func (c Config) engine() effect.Config {
 	return effect.Config{Deadline: c.Deadline, Margin: c.Margin, AnswerTTL: c.AnswerTTL, Rerun: effect.RerunPending}
+}
+
+// relay bounds a send by a third of the lease, so that a batch is never sent on a
+// lease that has ended.
+func (c Config) relay() outbox.Config {
+	return outbox.Config{Lease: c.RelayLease, SendTimeout: min(5*time.Second, c.RelayLease/3)}
 }
 
 func (c Config) questions() resolve.Config {

@@ -66,7 +66,9 @@ func New(deps Deps, config Config) (*System, error) {
 func (s *System) composeLoops() error {
 	var err error
 	for range s.config.Relays {
-		r, err := outbox.NewRelay(s.deps.Store.Outbox, s.deps.Queue, outbox.Config{Clock: s.deps.Clock, Rand: s.deps.Rand, Observe: s.sawRelay})
+		settings := s.config.relay()
+		settings.Clock, settings.Rand, settings.Observe = s.deps.Clock, s.deps.Rand, s.sawRelay
+		r, err := outbox.NewRelay(s.deps.Store.Outbox, s.deps.Queue, settings)
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@
 //
 // sum also counts per driver. A test belongs to a driver when an element of its
 // name says so, "TestClaims/store=postgres/expired"; else to the driver in whose
-// folder its package is, store/NAME or queue/NAME. "store=pgbouncer" is PostgreSQL
+// folder its package is, store/NAME or queue/NAME. "store=postgres-pooled" is PostgreSQL
 // through the transaction pooler, "queue=nats" the embedded server and
 // "queue=nats-server" a server of its own.
 //

@@ -57,7 +57,7 @@ var (
 
 // knownDrivers are shown even when no test ran on them: a zero is news.
 var knownDrivers = []string{
-	"store=memory", "store=sqlite", "store=postgres", "store=pgbouncer",
+	"store=memory", "store=sqlite", "store=postgres", "store=postgres-pooled",
 	"queue=memory", "queue=nats", "queue=nats-server",
 }
 

@@ -132,7 +132,7 @@ func TestADriverIsNamedByTheTestOrElseByTheFolder(t *testing.T) {
 	}{
 		{module + "/store/sqlite", "TestX", []string{"store=sqlite"}},
 		{module + "/store/postgres/schema", "TestX", []string{"store=postgres"}},
-		{module + "/store/postgres", "TestX/store=pgbouncer/late", []string{"store=pgbouncer"}},
+		{module + "/store/postgres", "TestX/store=postgres-pooled/late", []string{"store=postgres-pooled"}},
 		{module + "/payments", "TestX/store=memory/queue=nats-server", []string{"store=memory", "queue=nats-server"}},
 		{module + "/payments", "TestX/store=memory,queue=nats", []string{"store=memory", "queue=nats"}},
 		{module + "/queue/nats", "TestX", []string{"queue=nats"}},
@@ -227,7 +227,7 @@ func TestTheSumFailsForEveryReasonAndEndsWithTheTotal(t *testing.T) {
 					t.Errorf("the reason of a skip is not listed:\n%s", out.String())
 				}
 			}
-			if !strings.Contains(out.String(), "store=pgbouncer") {
+			if !strings.Contains(out.String(), "store=postgres-pooled") {
 				t.Error("a known driver without tests is not listed")
 			}
 		})

@@ -20,6 +20,11 @@ import (
 // here it has a network and another process.
 func TestSuiteOnAServer(t *testing.T) {
 	t.Parallel()
+	t.Run("queue=nats-server", suiteOnAServer)
+}
+
+func suiteOnAServer(t *testing.T) {
+	t.Parallel()
 	url := testservice.NATS(t)
 	traits := queuetest.Traits{
 		Slack:         100 * time.Millisecond,

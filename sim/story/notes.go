@@ -3,33 +3,13 @@ package story
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/retryproof/retryproof/notify"
-	"github.com/retryproof/retryproof/outbox"
 	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/push"
 	"github.com/retryproof/retryproof/queue"
 	"github.com/retryproof/retryproof/sim"
 )
-
-// leases shortens the relay's lease on outbox rows to the story's: a relay that
-// died at 12.00 is followed by one that sends the same row at 14.00. The system
-// itself always asks for 15 s.
-func (st *stage) leases(_ *sim.World, _ *sim.Process, d payments.Deps) payments.Deps {
-	d.Store.Outbox = shortLease{d.Store.Outbox, st.p.RelayLease}
-	return d
-}
-
-type shortLease struct {
-	outbox.Store
-	lease time.Duration
-}
-
-func (s shortLease) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, error) {
-	c.Until = c.Now.Add(s.lease)
-	return s.Store.Claim(ctx, c)
-}
 
 // noting notes what a process does at the queue and at the push provider. The
 // truth is what the queue and the provider count: a process that dies in the call

@@ -94,8 +94,9 @@ func (st *stage) build() error {
 	q.DedupWindow, q.Visibility = p.QueueWindow, p.Visibility
 	c := st.setting.config
 	c.Deadline, c.Margin, c.AnswerTTL, c.QueueWindow, c.PSPWindow = p.Deadline, p.Margin, p.KeyWindow, p.QueueWindow, p.KeyMemory
+	c.RelayLease = p.RelayLease
 	stores := st.recorded()
-	twins := append([]sim.Twin{{Rule: "relay-lease", Deps: st.leases}, {Rule: "notes", Deps: st.noting}}, st.setting.twins...)
+	twins := append([]sim.Twin{{Rule: "notes", Deps: st.noting}}, st.setting.twins...)
 	twins = append(twins, sim.Twin{Rule: "script", Deps: st.script.Deps})
 	w, err := sim.NewWorld(sim.Options{Seed: uint64(p.Seed), Config: c, Queue: q, KeyMemory: p.KeyMemory, Stores: &stores, KeepTrace: true,
 		Latency: map[string]time.Duration{"net": p.Network, "psp": p.PSPLatency}, Twins: twins})
