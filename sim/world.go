@@ -219,7 +219,7 @@ func (w *World) startLoop(n *Node) {
 	}
 	p := n.p
 	w.Go(p, w.upTo(50*time.Millisecond), func() {
-		const shortest, longest = 50 * time.Millisecond, 4 * time.Second
+		const shortest, longest = 50 * time.Millisecond, 20 * time.Second
 		pause := shortest
 		for {
 			done, err := step(background)
