@@ -15,7 +15,7 @@ import (
 // benchCommand measures one path of the system beside the raw commits of the same
 // store in the same run, so that the ratio says something on any machine.
 type benchCommand struct {
-	What     string        `arg:"" enum:"payments,replays,claims,relay,inbox" help:"payments, replays, claims, relay or inbox."`
+	What     string        `arg:"" enum:"payments,replays,claims,relay,inbox,sim" help:"payments, replays, claims, relay, inbox or sim (explored payments on one core)."`
 	Store    string        `help:"An empty postgres://… or sqlite:PATH, or memory. A temporary SQLite file by default." placeholder:"URL"`
 	Clients  int           `help:"How many callers at a time." default:"64"`
 	Duration time.Duration `help:"How long each measurement takes." default:"10s"`
@@ -41,6 +41,9 @@ type benchResult struct {
 func (c *benchCommand) Run(ctx context.Context, out output) error {
 	if c.Clients < 1 || c.Duration <= 0 {
 		return misuse{errors.New("--clients and --duration must be positive")}
+	}
+	if c.What == "sim" {
+		return c.sim(ctx, out)
 	}
 	dir, err := os.MkdirTemp("", "retryproof-bench-")
 	if err != nil {

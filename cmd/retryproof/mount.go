@@ -22,6 +22,8 @@ func (c *serveCommand) mount(system *payments.System, o *outside, metrics *promM
 	mux.Handle("GET /metrics", metrics.handler())
 	if tokens.demo { // loopback only, checked at start
 		mux.Handle("/", web.Handler(web.Config{}))
+		mux.HandleFunc("GET /story/branches", listStory)
+		mux.HandleFunc("GET /story/run", newStoryView().run)
 		mux.Handle("GET /phone/screen", o.phones.ScreenHandler())
 		mux.Handle("GET /outside/push/", http.StripPrefix("/outside/push", o.phones.Handler()))
 		if o.emulated {
