@@ -177,8 +177,10 @@ func (s pspSeam) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, e
 		w.spoilCharge()
 		c, err := s.in.Charge(background, r)
 		// What it charged, also when it then answered 500.
-		for charges := w.core.Charges(); w.audit.counted < len(charges); w.audit.counted++ {
-			w.audit.charged(charges[w.audit.counted])
+		if err != nil || !c.Replayed {
+			for charges := w.core.Charges(); w.audit.counted < len(charges); w.audit.counted++ {
+				w.audit.charged(charges[w.audit.counted])
+			}
 		}
 		if retryproof.CodeOf(err) == retryproof.CodeUnknown {
 			w.audit.of(r.Reference).saved500 = true
