@@ -205,8 +205,9 @@ func (w *World) restart(p *Process) {
 	})
 }
 
-// startLoop runs the node's step again and again: at once while there is work,
-// after a pause that grows while there is none, and at once when poked.
+// startLoop runs the node's step again and again: soon again after work, after a
+// pause that grows while there is none, and at once when poked. A poke does not
+// shorten the pauses that follow: what it told of was done by whoever came first.
 func (w *World) startLoop(n *Node) {
 	step := n.System.WorkOnce
 	switch n.Role {
@@ -219,27 +220,31 @@ func (w *World) startLoop(n *Node) {
 	}
 	p := n.p
 	w.Go(p, w.upTo(50*time.Millisecond), func() {
-		const shortest, longest = 50 * time.Millisecond, 20 * time.Second
+		const shortest, afterError, longest = 50 * time.Millisecond, time.Second, 2 * time.Minute
 		pause := shortest
+		n.idle = &future{w: w}
 		for {
 			done, err := step(background)
-			if err == nil && done > 0 {
+			switch {
+			case done > 0:
 				pause = shortest
+			case err != nil:
+				pause = min(pause, afterError)
+			}
+			// A poke during the step has resolved the future: there may be more.
+			if !n.idle.await(background, p, pause) {
+				pause = min(4*pause, longest)
 			}
 			n.idle = &future{w: w}
-			if n.idle.await(background, p, pause) {
-				pause = shortest
-			} else {
-				pause = min(2*pause, longest)
-			}
 		}
 	})
 }
 
-// poke tells the nodes of a role that there may be work.
+// poke tells the nodes of a role that there may be work, except the one that says so.
 func (w *World) poke(role string) {
 	for _, n := range w.nodes {
-		if n.Role == role && n.idle != nil && !n.p.dead {
+		self := w.current != nil && w.current.process == n.p
+		if n.Role == role && n.idle != nil && !n.p.dead && !self {
 			n.idle.resolve()
 		}
 	}
