@@ -1,9 +1,10 @@
-// Package web serves the phone page: a phone that pays, its journal, the
+// Package web serves two pages. The phone: a phone that pays, its journal, the
 // troubles that a network can have, and the hops of the last payment as they see
-// it. Everything is embedded; the page loads nothing from elsewhere.
+// it. The story: one payment, retried at every hop, as a sequence diagram to step
+// through. Everything is embedded; the pages load nothing from elsewhere.
 //
-// The page shows no secret and needs none: its buyers are demonstration users. It
-// expects the payments API on the same origin; README.md lists what it calls.
+// The pages show no secret and need none: their buyers are demonstration users.
+// They expect their API on the same origin; README.md lists what they call.
 package web
 
 import (
@@ -40,8 +41,8 @@ type file struct {
 	data             []byte
 }
 
-// Handler serves the page at "/", its files beside it, and the browser client at
-// "/js/retryproof.js". Any other path is 404, any method but GET and HEAD 405.
+// Handler serves the phone at "/", the story at "/story", their files beside them,
+// and the browser client at "/js/retryproof.js". Any other path is 404, any method but GET and HEAD 405.
 func Handler(config Config) http.Handler {
 	files := load()
 	cache := "no-cache"
@@ -89,8 +90,11 @@ func load() map[string]file {
 	}
 	for _, e := range entries {
 		at := "/" + e.Name()
-		if e.Name() == "index.html" {
+		switch e.Name() {
+		case "index.html":
 			at = "/"
+		case "story.html":
+			at = "/story"
 		}
 		add(at, static, "static/"+e.Name())
 	}

@@ -2,9 +2,11 @@ package web_test
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,11 +16,18 @@ import (
 
 var served = map[string]string{
 	"/":                 "text/html; charset=utf-8",
+	"/story":            "text/html; charset=utf-8",
+	"/page.css":         "text/css; charset=utf-8",
 	"/phone.css":        "text/css; charset=utf-8",
+	"/story.css":        "text/css; charset=utf-8",
 	"/phone.js":         "text/javascript; charset=utf-8",
 	"/view.js":          "text/javascript; charset=utf-8",
 	"/words.js":         "text/javascript; charset=utf-8",
 	"/trouble.js":       "text/javascript; charset=utf-8",
+	"/story.js":         "text/javascript; charset=utf-8",
+	"/storyline.js":     "text/javascript; charset=utf-8",
+	"/diagram.js":       "text/javascript; charset=utf-8",
+	"/tables.js":        "text/javascript; charset=utf-8",
 	"/icon.svg":         "image/svg+xml",
 	"/js/retryproof.js": "text/javascript; charset=utf-8",
 }
@@ -94,24 +103,59 @@ func TestOnlyReadingIsAllowed(t *testing.T) {
 	}
 }
 
-func TestThePageIsSmallAndLoadsNothingFromElsewhere(t *testing.T) {
+// pages are what each page loads, itself included, and the bytes that it may have.
+var pages = map[string]struct {
+	most  int
+	loads []string
+}{
+	"/":      {60_000, []string{"/page.css", "/phone.css", "/phone.js", "/view.js", "/words.js", "/trouble.js", "/icon.svg", "/js/retryproof.js"}},
+	"/story": {40 << 10, []string{"/page.css", "/story.css", "/story.js", "/storyline.js", "/diagram.js", "/tables.js", "/icon.svg"}},
+}
+
+func TestThePagesAreSmallAndLoadNothingFromElsewhere(t *testing.T) {
 	t.Parallel()
 	h := web.Handler(web.Config{})
-	total := 0
-	outside := regexp.MustCompile(`(?i)(https?:)?//[a-z0-9-]+\.[a-z]`)
-	for path := range served {
-		_, body := ask(t, h, "GET", path, nil)
-		total += len(body)
-		body = strings.ReplaceAll(body, "http://www.w3.org/2000/svg", "")
-		if found := outside.FindString(body); found != "" {
-			t.Errorf("%s names another site: %q", path, found)
+	loads := regexp.MustCompile(`(?:(?:href|src)="|from '|import ')(/[a-z/]*[a-z]\.[a-z]+)["']`)
+	for page, want := range pages {
+		seen := map[string]string{}
+		queue := []string{page}
+		for len(queue) > 0 {
+			path := queue[0]
+			queue = queue[1:]
+			if _, ok := seen[path]; ok {
+				continue
+			}
+			_, seen[path] = ask(t, h, "GET", path, nil)
+			for _, m := range loads.FindAllStringSubmatch(seen[path], -1) {
+				queue = append(queue, m[1])
+			}
+		}
+		total := 0
+		for _, body := range seen {
+			total += len(body)
+		}
+		if total >= want.most {
+			t.Errorf("%s is %d bytes in all, want less than %d", page, total, want.most)
+		}
+		got := slices.DeleteFunc(slices.Sorted(maps.Keys(seen)), func(path string) bool { return path == page })
+		if slices.Sort(want.loads); !slices.Equal(got, want.loads) {
+			t.Errorf("%s loads %v, want %v", page, got, want.loads)
 		}
 	}
-	if total >= 60_000 {
-		t.Errorf("the page is %d bytes in all, want less than 60,000", total)
-	}
-	_, page := ask(t, h, "GET", "/", nil)
-	if inline := regexp.MustCompile(`(?i)<style|\sstyle=|\son[a-z]+=|<script(?:[^>]*)>[^<]`).FindString(page); inline != "" {
-		t.Errorf("the page has something inline: %q", inline)
+}
+
+func TestNothingIsInlineOrNamesAnotherSite(t *testing.T) {
+	t.Parallel()
+	h := web.Handler(web.Config{})
+	outside := regexp.MustCompile(`(?i)(https?:)?//[a-z0-9-]+\.[a-z]`)
+	inline := regexp.MustCompile(`(?i)<style|\sstyle=|\son[a-z]+=|<script(?:[^>]*)>[^<]`)
+	for path, kind := range served {
+		_, body := ask(t, h, "GET", path, nil)
+		if found := outside.FindString(strings.ReplaceAll(body, "http://www.w3.org/2000/svg", "")); found != "" {
+			t.Errorf("%s names another site: %q", path, found)
+		}
+		if found := inline.FindString(body); found != "" && strings.HasPrefix(kind, "text/html") {
+			t.Errorf("%s has something inline: %q", path, found)
+		}
 	}
 }

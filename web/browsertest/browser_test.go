@@ -130,9 +130,9 @@ func (p *tab) hear(event any) {
 			}
 		}
 	case *cdplog.EventEntryAdded:
-		// An answer such as 409 is the API's, and the page shows it.
+		// An answer such as 409 is the server's, and the page shows it.
 		p.mu.Lock()
-		refusal := e.Entry.Source == cdplog.EntrySourceNetwork && (p.serverDies || strings.Contains(e.Entry.URL, "/payments"))
+		refusal := e.Entry.Source == cdplog.EntrySourceNetwork && (p.serverDies || strings.Contains(e.Entry.URL, "/payments") || strings.Contains(e.Entry.URL, "/story/run"))
 		p.mu.Unlock()
 		if !refusal && (e.Entry.Level == cdplog.EntryLevelError || e.Entry.Level == cdplog.EntryLevelWarning) {
 			complaint = fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
