@@ -100,8 +100,18 @@ func Run(p Plan) (Result, error) {
 	if w.audit.violation == nil {
 		w.audit.end()
 	}
-	return Result{Seed: p.Seed, Hash: w.trace.Hash(), Steps: w.steps, Calls: w.calls, Payments: len(w.audit.intents),
-		Counts: w.counts, Hits: w.hits, Violation: w.audit.violation, Trace: &w.trace}, nil
+	r := Result{Seed: p.Seed, Hash: w.trace.Hash(), Steps: w.steps, Calls: w.calls, Payments: len(w.audit.intents),
+		Counts: w.counts, Violation: w.audit.violation}
+	// A result outlives its world by far and must not hold on to it: a hundred
+	// thousand worlds are gigabytes.
+	if r.Violation != nil {
+		r.Hits = w.hits
+	}
+	if p.KeepTrace {
+		trace := w.trace
+		r.Trace = &trace
+	}
+	return r, nil
 }
 
 func (w *World) bootAll(p Plan) error {
