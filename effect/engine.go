@@ -58,6 +58,8 @@ type Request struct {
 //
 // Errors are NotDone: CodeTooLate when the request is older than its deadline,
 // CodeInvalid, or CodeUnavailable when the guard cannot be reached; nothing ran.
+// One is Unknown, with CodeUnknown: the store never said whether the guard was
+// recorded, and it could not be taken back. Nothing ran yet, but a sweep may run it.
 func (e *Engine) Begin(ctx context.Context, r Request) (Decision, *Attempt, error) {
 	now := e.config.Clock.Now()
 	if r.Arrived.IsZero() {
@@ -75,7 +77,7 @@ func (e *Engine) Begin(ctx context.Context, r Request) (Decision, *Attempt, erro
 	}
 	var seen Seen
 	if err := e.claim(ctx, a, &seen); err != nil {
-		return Decision{}, nil, unavailable(err)
+		return Decision{}, nil, err
 	}
 	return e.decide(ctx, a, seen)
 }
@@ -89,18 +91,26 @@ func (e *Engine) claim(ctx context.Context, a *Attempt, seen *Seen) error {
 			Owner: a.owner, Now: e.config.Clock.Now(), Until: a.until, Row: r.Row})
 		return err
 	})
-	if err != nil && retryproof.OutcomeOf(err) == retryproof.Unknown {
-		e.undo(ctx, a)
+	switch {
+	case err == nil:
+		return nil
+	case retryproof.OutcomeOf(err) == retryproof.Unknown && !e.undo(ctx, a):
+		// The guard may be there and nobody could take it back: a takeover or the
+		// sweep will run it. The caller must keep the key.
+		return &retryproof.Error{Code: retryproof.CodeUnknown, RetryAfter: time.Second, Err: err,
+			Message: "it is not known whether the request was recorded", Hint: "send it again with the same key"}
 	}
-	return err
+	return unavailable(err)
 }
 
 // undo takes back what this attempt claimed, on the condition that it is still
-// its own. Failing leaves a claim that goes stale.
-func (e *Engine) undo(ctx context.Context, a *Attempt) {
+// its own, and reports whether the store answered. Failing leaves a claim that
+// goes stale.
+func (e *Engine) undo(ctx context.Context, a *Attempt) bool {
 	ctx, cancel := e.writeContext(ctx)
 	defer cancel()
-	_, _ = e.store.Release(ctx, Release{Scope: a.request.Scope, GuardID: a.request.GuardID, Owner: a.owner})
+	_, err := e.store.Release(ctx, Release{Scope: a.request.Scope, GuardID: a.request.GuardID, Owner: a.owner})
+	return err == nil
 }
 
 func (e *Engine) tooLate(r Request) error {
@@ -148,7 +158,9 @@ func (e *Engine) decide(ctx context.Context, a *Attempt, seen Seen) (Decision, *
 			err = e.lookAgain(ctx, a, &seen)
 		case d.Verdict == Broken && seen.Claim == nil && !late: // the owner released it meanwhile
 			step++
-			err = e.claim(ctx, a, &seen)
+			if err := e.claim(ctx, a, &seen); err != nil {
+				return Decision{}, nil, err
+			}
 		case d.Verdict == Broken && seen.Claim == nil:
 			return Decision{}, nil, e.tooLate(a.request)
 		case d.Verdict == Broken:

@@ -101,8 +101,8 @@ func Next(seen Seen, me string, want retryproof.Fingerprint, now time.Time, p Po
 	}
 	switch g.State {
 	case Succeeded, Failed:
-		// A pointer to a final row is rendered, not rewritten: whoever settled the
-		// row rewrites the claim, and a reader stays one round trip.
+		// A pointer to a final row is rendered, not rewritten: a resolver that
+		// settles the row rewrites the claim, and a reader stays one round trip.
 		d.Verdict = Replay
 		return d
 	case Unknown:
