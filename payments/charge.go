@@ -126,6 +126,9 @@ func (s *System) conflict(p Payment, c psp.Charge) {
 		"our_amount", p.Amount, "psp_amount", c.Amount, "our_currency", p.Currency, "psp_currency", c.Currency)
 }
 
+// repeatTimeout bounds the resolver's repeat of a call: half of its lease.
+const repeatTimeout = 7 * time.Second
+
 // ask is the resolver's question (mission C4): inside the PSP's window the call is
 // repeated with the same key and identical parameters; after it, or when the PSP
 // keeps a saved error for the key, the charge is looked up by our reference. That
@@ -138,7 +141,10 @@ func (s *System) ask(ctx context.Context, g effect.Guard) (effect.Finish, error)
 	var cause error
 	if s.deps.Clock.Now().Sub(p.CreatedAt) < s.config.PSPWindow-s.config.PSPWindowMargin {
 		s.saw(p.ID, hopPSP, "calls")
-		c, err := s.deps.PSP.Charge(ctx, chargeRequest(p.ID.Sub("charge"), p))
+		// A processor that hangs must leave time for the look-up.
+		callCtx, cancel := s.deps.Clock.WithTimeout(ctx, repeatTimeout)
+		c, err := s.deps.PSP.Charge(callCtx, chargeRequest(p.ID.Sub("charge"), p))
+		cancel()
 		if f, final := s.finish(p, c, err); final {
 			return f, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/inbox"
@@ -46,8 +47,21 @@ func (s *System) credit(_ context.Context, d queue.Delivery) (inbox.Apply, error
 	}, nil
 }
 
-// formatAmount writes an amount as people read it: USD 30.00.
+// The currencies of ISO 4217 whose minor unit is not a hundredth.
+const (
+	currenciesWithoutDecimals = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"
+	currenciesOfThousandths   = "BHD IQD JOD KWD LYD OMR TND"
+)
+
+// formatAmount writes an amount of minor units as people read it: USD 30.00, JPY
+// 3000, KWD 3.000.
 func formatAmount(amount int64, currency string) string {
+	switch {
+	case strings.Contains(currenciesWithoutDecimals, currency):
+		return fmt.Sprintf("%s %d", currency, amount)
+	case strings.Contains(currenciesOfThousandths, currency):
+		return fmt.Sprintf("%s %d.%03d", currency, amount/1000, amount%1000)
+	}
 	return fmt.Sprintf("%s %d.%02d", currency, amount/100, amount%100)
 }
 

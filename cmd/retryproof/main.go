@@ -5,7 +5,6 @@
 //	retryproof migrate    create, remove or show the tables of a store
 //	retryproof bench      measure payments a second beside raw commits a second
 //	retryproof audit      count what must agree in a store
-//	retryproof story      play the story of one payment in virtual time
 //	retryproof explore    look for harm in thousands of random faulty worlds
 //	retryproof story      play one payment and its branches in virtual time
 //

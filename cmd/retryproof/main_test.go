@@ -45,7 +45,7 @@ func TestMisuseIsOneLineWithAHint(t *testing.T) {
 		{serve("--store", "mysql://u:hunter2@db/x"), "sqlite:PATH"},
 		{serve("--queue", "amqp://u:hunter2@mq"), "nats://"},
 		{serve("--psp", "stripe"), "http"},
-		{serve("--deadline=-1s"), "Deadline"},
+		{serve("--deadline=-1s"), "--deadline"},
 		{serve("--answer-ttl=1s"), "AnswerTTL"},
 		{[]string{"serve", "--listen", "0.0.0.0:0"}, "--tokens FILE"},
 		{[]string{"serve", "--listen", "[::]:0"}, "--tokens FILE"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/retryproof/retryproof/store/postgres"
@@ -27,6 +28,11 @@ func (c *migrateCommand) Run(ctx context.Context, out output) error {
 		}
 		return err
 	case strings.HasPrefix(c.Store, "sqlite:"):
+		if path := strings.TrimPrefix(strings.TrimPrefix(c.Store, "sqlite:"), "//"); c.Action != "up" || path == "" {
+			if _, err := os.Stat(path); err != nil { // only up makes a database
+				return misuse{fmt.Errorf("--store %s: there is no such file", c.Store)}
+			}
+		}
 		direction := map[string]sqlite.Direction{"up": sqlite.Up, "down": sqlite.Down, "status": sqlite.Status}[c.Action]
 		list, err := sqlite.Migrate(ctx, sqlite.Config{Path: c.Store}, direction)
 		for _, m := range list {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/retryproof/retryproof/outbox"
@@ -24,15 +26,46 @@ func (c *serveCommand) mount(system *payments.System, o *outside, metrics *promM
 		mux.Handle("/", web.Handler(web.Config{}))
 		mux.HandleFunc("GET /story/branches", listStory)
 		mux.HandleFunc("GET /story/run", newStoryView().run)
-		mux.Handle("GET /phone/screen", o.phones.ScreenHandler())
-		mux.Handle("GET /outside/push/", http.StripPrefix("/outside/push", o.phones.Handler()))
+		if o.phones != nil {
+			mux.Handle("GET /phone/screen", o.phones.ScreenHandler())
+			mux.Handle("/outside/push/", http.StripPrefix("/outside/push", o.phones.Handler()))
+		}
 		if o.emulated {
 			mux.Handle("GET /phone/faults", o.serveFaults(c.Deadline))
 			mux.Handle("POST /phone/faults", o.serveFaults(c.Deadline))
-			mux.Handle("/outside/psp/_emulator/", http.StripPrefix("/outside/psp", o.pspControl))
+			mux.Handle("/outside/psp/", http.StripPrefix("/outside/psp", o.pspControl))
 		}
 	}
+	if tokens.demo {
+		return onlyThisMachine(mux)
+	}
 	return mux
+}
+
+// onlyThisMachine refuses requests that a page from elsewhere made this machine's
+// browser send: the demo's tokens are public and its faults can be set.
+func onlyThisMachine(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if !loopback(host) || foreign(r) {
+			http.Error(w, "the demo answers to this machine's own pages only", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// foreign reports that a browser says that another site's page sent the request.
+func foreign(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host != r.Host
 }
 
 // watchOutbox shows what waits in the outbox.

@@ -49,7 +49,12 @@ func (o *outside) close() error {
 
 func openOutside(ctx context.Context, c *serveCommand, log *slog.Logger, address string) (*outside, error) {
 	o := &outside{}
-	err := o.openPush(ctx, filepath.Join(c.Data, "push.db"), log)
+	var err error
+	if c.Push == "" {
+		err = o.openPush(ctx, filepath.Join(c.Data, "push.db"), log)
+	} else {
+		o.push = &pushemulator.Client{BaseURL: c.Push}
+	}
 	if err == nil {
 		if c.PSP == "" {
 			err = o.openEmulator(ctx, filepath.Join(c.Data, "psp.db"), log, address)
@@ -86,8 +91,15 @@ func (o *outside) openEmulator(ctx context.Context, path string, log *slog.Logge
 		return fmt.Errorf("the processor's file: %w", err)
 	}
 	o.closers = append(o.closers, journal.Close)
-	// Fresh secrets for each start: what is not delivered yet is signed anew.
-	key, secret := "sk_test_"+entropy.Token(entropy.System()), "whsec_"+entropy.Token(entropy.System())
+	// Fresh secrets for each start: what is not delivered yet is signed anew. With
+	// secrets in the environment other processes can use this processor too.
+	key, secret := os.Getenv("STRIPE_API_KEY"), os.Getenv("STRIPE_WEBHOOK_SECRET")
+	if key == "" {
+		key = "sk_test_" + entropy.Token(entropy.System())
+	}
+	if secret == "" {
+		secret = "whsec_" + entropy.Token(entropy.System())
+	}
 	o.core, err = pspemulator.New(ctx, pspemulator.Config{Clock: clock.System(), Journal: journal, WebhookSecret: secret,
 		Deliverer: pspemulator.HTTPDeliverer{URL: address + "/webhooks/psp"}})
 	if err != nil {
@@ -130,6 +142,35 @@ func (o *outside) listen(h http.Handler, log *slog.Logger) (string, error) {
 	go func() { _ = server.Serve(listener) }() // ends with Close
 	o.closers = append(o.closers, server.Close)
 	return "http://" + listener.Addr().String(), nil
+}
+
+// belongsTo refuses a ledger whose cards were charged by another emulated
+// processor: this one has never seen its keys, and would charge again what the
+// resolver repeats. The ledger remembers the processor beside the hop counts.
+func (o *outside) belongsTo(ctx context.Context, hops payments.Hops, dir string) error {
+	if !o.emulated {
+		return nil
+	}
+	path := filepath.Join(dir, "psp.id")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		text = []byte(entropy.Token(entropy.System()))
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("--data: %w", err)
+	}
+	const processor, hop = "processor", "identity"
+	known, err := hops.Sightings(ctx, processor)
+	if err != nil {
+		return fmt.Errorf("--store: %w", err)
+	}
+	for _, k := range known {
+		if k.Hop == hop && k.What != string(text) {
+			return misuse{fmt.Errorf("the ledger's cards were charged by the emulated processor of another --data folder than %s: use that folder, or that processor by --psp http://…/outside/psp and --push http://…/outside/push", dir)}
+		}
+	}
+	return hops.AddSightings(ctx, []payments.Sighting{{PaymentID: processor, Hop: hop, What: string(text), N: 1, At: clock.System().Now()}})
 }
 
 // phoneFaults are the switches of the phone page that concern the processor.

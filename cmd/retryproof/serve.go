@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/entropy"
 	"github.com/retryproof/retryproof/payments"
+	"github.com/retryproof/retryproof/queue/nats"
 	"github.com/retryproof/retryproof/worker"
 )
 
@@ -25,6 +27,7 @@ type serveCommand struct {
 	Queue     string        `help:"Queue: nats://… or memory. Embedded NATS JetStream by default." placeholder:"URL"`
 	Stream    string        `help:"JetStream stream of this ledger's events. Ledgers that share a NATS server need one each: workers take every event of their stream." default:"RETRYPROOF_EVENTS" placeholder:"NAME"`
 	PSP       string        `name:"psp" help:"Card processor: https://api.stripe.com or another server of Stripe's API; keys from STRIPE_API_KEY and STRIPE_WEBHOOK_SECRET. Embedded emulator by default." placeholder:"URL"`
+	Push      string        `help:"Push provider: the /outside/push of another serve. Embedded emulator by default." placeholder:"URL"`
 	Tokens    string        `help:"JSON file of bearer tokens and their callers. Two demo buyers by default, on loopback only." placeholder:"FILE"`
 	Deadline  time.Duration `help:"How long a request may work." default:"5s"`
 	Margin    time.Duration `help:"Clock margin of takeovers." default:"1s"`
@@ -49,8 +52,8 @@ func (c *serveCommand) Run(ctx context.Context, out output) error {
 			return err
 		}
 	}
-	if err := tokens.checkListen(c.Listen); err != nil {
-		return err
+	if err := errors.Join(tokens.checkListen(c.Listen), c.check()); err != nil {
+		return misuse{err}
 	}
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // kong checked the word
@@ -58,9 +61,14 @@ func (c *serveCommand) Run(ctx context.Context, out output) error {
 	if err := os.MkdirAll(c.Data, 0o700); err != nil {
 		return fmt.Errorf("--data: %w", err)
 	}
+	unlock, err := lockFolder(c.Data)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unlock() }()
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return fmt.Errorf("--listen %s: %w (another one may be running; choose another port)", c.Listen, err)
+		return fmt.Errorf("--listen %s: %w (is another one running? choose another port)", c.Listen, err)
 	}
 	site, err := c.compose(ctx, log, tokens, "http://"+listener.Addr().String())
 	if err != nil {
@@ -70,6 +78,34 @@ func (c *serveCommand) Run(ctx context.Context, out output) error {
 	defer site.close(log)
 	fmt.Fprintf(out.stdout, "retryproof is ready: http://%s  (data in %s; Ctrl-C stops it)\n", listener.Addr(), c.Data)
 	return site.run(ctx, log, listener)
+}
+
+// check refuses flags that would silently mean something else.
+func (c *serveCommand) check() error {
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"deadline", c.Deadline}, {"margin", c.Margin}, {"answer-ttl", c.AnswerTTL}} {
+		if f.value <= 0 {
+			errs = append(errs, fmt.Errorf("--%s %v must be positive", f.name, f.value))
+		}
+	}
+	if c.Workers < 1 || c.Relays < 1 {
+		errs = append(errs, errors.New("--workers and --relays must be 1 or more"))
+	}
+	if c.Queue == "memory" && c.Store != "memory" {
+		errs = append(errs, errors.New("--queue memory forgets its messages when the process ends, and a durable --store would have deleted their events: give --store memory too, or a durable queue"))
+	}
+	if err := (nats.Config{Stream: c.Stream, Subject: "retryproof." + c.Stream}).Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--stream %q: %w", c.Stream, err))
+	}
+	for _, raw := range []string{c.Store, c.Queue, c.PSP, c.Push} {
+		if _, err := url.Parse(raw); err != nil {
+			errs = append(errs, errors.New("a URL among --store, --queue, --psp and --push cannot be read: is a special character of a password not percent-encoded?"))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // site is everything that one serve process runs.
@@ -134,9 +170,6 @@ func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tok
 			s.close(log)
 		}
 	}()
-	if c.Queue == "memory" && c.Store != "memory" {
-		return s, misuse{errors.New("--queue memory forgets its messages when the process ends, and a durable --store would have deleted their events: give --store memory too, or a durable queue")}
-	}
 	metrics := newPromMetrics()
 	stores, err := openStore(ctx, c.Store, filepath.Join(c.Data, "ledger.db"), true)
 	if err != nil {
@@ -153,6 +186,9 @@ func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tok
 		return s, err
 	}
 	s.closers = append(s.closers, outside.close)
+	if err := outside.belongsTo(ctx, stores.Hops, c.Data); err != nil {
+		return s, err
+	}
 	config := payments.Config{Deadline: c.Deadline, Margin: c.Margin, AnswerTTL: c.AnswerTTL, Workers: c.Workers, Relays: c.Relays,
 		HopsAskPSP: outside.emulated}
 	if tokens.demo {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -67,14 +68,21 @@ func (l tokenList) authenticate(token string) (string, bool) {
 // checkListen refuses to serve the demo buyers, whose tokens are public, to
 // anybody but this machine.
 func (l tokenList) checkListen(address string) error {
-	host, _, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return misuse{fmt.Errorf("--listen %q is not host:port", address)}
 	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	loopback := host == "localhost" || ip != nil && ip.IsLoopback()
-	if l.demo && !loopback {
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return misuse{fmt.Errorf("--listen %q: a port is 0 to 65535", address)}
+	}
+	if l.demo && !loopback(host) {
 		return misuse{fmt.Errorf("--listen %s is not loopback, and the demo buyers' tokens are public: give --tokens FILE, or listen on 127.0.0.1", address)}
 	}
 	return nil
+}
+
+// loopback reports whether a host is this machine.
+func loopback(host string) bool {
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
