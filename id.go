@@ -19,14 +19,19 @@ var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadd
 // ("a", "b:c") differ: joining with a separator is not injective. 160 bits of
 // SHA-256 in Crockford's base32, 32 characters.
 func digest(kind string, parts ...string) string {
-	h := sha256.New()
-	var n [8]byte
-	for _, p := range append([]string{kind}, parts...) {
-		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
-		h.Write(n[:])
-		h.Write([]byte(p))
+	text := make([]byte, 0, 512) // most fit, and need no memory of their own
+	text = appendPart(text, kind)
+	for _, p := range parts {
+		text = appendPart(text, p)
 	}
-	return idEncoding.EncodeToString(h.Sum(nil)[:20])
+	sum := sha256.Sum256(text)
+	var out [32]byte
+	idEncoding.Encode(out[:], sum[:20])
+	return string(out[:])
+}
+
+func appendPart(text []byte, part string) []byte {
+	return append(binary.BigEndian.AppendUint64(text, uint64(len(part))), part...)
 }
 
 // Derive names a thing of the given kind after its parts: "pay", "order" or

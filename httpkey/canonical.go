@@ -45,15 +45,41 @@ func CanonicalJSON(text []byte, ignore ...string) ([]byte, error) {
 		}
 		c.ignore = append(c.ignore, name)
 	}
-	c.space()
-	if err := c.value(0, ""); err != nil {
+	if err := c.whole(); err != nil {
 		return nil, err
 	}
-	c.space()
-	if c.at < len(c.in) {
-		return nil, c.bad("something follows the JSON value")
-	}
 	return c.out, nil
+}
+
+// Member is one member of the outermost object of a JSON text.
+type Member struct {
+	// Name is the member's name, with its escapes decoded.
+	Name string
+	// Value is the value's JSON as it was sent.
+	Value []byte
+}
+
+// Text decodes a value that is a string; false for one that is not.
+func (m Member) Text() (string, bool) {
+	c := canonicalizer{in: m.Value}
+	if c.peek() != '"' {
+		return "", false
+	}
+	s, err := c.text()
+	return s, err == nil && c.at == len(c.in)
+}
+
+// ObjectMembers returns the members of a JSON object, in the order in which they
+// were sent. It refuses what [CanonicalJSON] refuses, and any text that is no object.
+func ObjectMembers(text []byte) ([]Member, error) {
+	c := canonicalizer{in: text, out: make([]byte, 0, len(text)), keep: true}
+	if err := c.whole(); err != nil {
+		return nil, err
+	}
+	if len(c.out) == 0 || c.out[0] != '{' {
+		return nil, retryproof.Refused(retryproof.CodeInvalid, "the body must be a JSON object", nil)
+	}
+	return c.kept, nil
 }
 
 type canonicalizer struct {
@@ -61,6 +87,22 @@ type canonicalizer struct {
 	at     int
 	out    []byte
 	ignore []string // JSON pointers
+	// keep says to gather the outermost object's members in kept.
+	keep bool
+	kept []Member
+}
+
+// whole reads the one value that the text is.
+func (c *canonicalizer) whole() error {
+	c.space()
+	if err := c.value(0, ""); err != nil {
+		return err
+	}
+	c.space()
+	if c.at < len(c.in) {
+		return c.bad("something follows the JSON value")
+	}
+	return nil
 }
 
 // member is one member of an object: out[from:to] is `"name":value`.
@@ -154,7 +196,7 @@ func (c *canonicalizer) object(depth int, path string) error {
 	c.at++
 	c.out = append(c.out, '{')
 	start := len(c.out)
-	var members []member
+	members := make([]member, 0, 8)
 	c.space()
 	for first := true; c.peek() != '}' || !first; first = false {
 		if err := c.member(depth, path, start, &members); err != nil {
@@ -203,8 +245,12 @@ func (c *canonicalizer) member(depth int, path string, start int, members *[]mem
 	if len(c.ignore) > 0 {
 		below = path + "/" + pointerEscape(name)
 	}
+	value := c.at
 	if err := c.value(depth+1, below); err != nil {
 		return err
+	}
+	if c.keep && depth == 0 {
+		c.kept = append(c.kept, Member{name, c.in[value:c.at:c.at]})
 	}
 	if slices.Contains(c.ignore, below) {
 		c.out = c.out[:before]

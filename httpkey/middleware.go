@@ -122,9 +122,8 @@ func badRequest(err error) error {
 
 // readBody reads at most limit bytes, counted as they come (case 9).
 func readBody(r *http.Request, limit int64) ([]byte, error) {
-	tooLarge := retryproof.Refused(retryproof.CodeTooLarge, fmt.Sprintf("the body is larger than %d bytes; nothing ran", limit), nil)
 	if r.ContentLength > limit {
-		return nil, tooLarge
+		return nil, tooLarge(limit)
 	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
@@ -138,11 +137,15 @@ func readBody(r *http.Request, limit int64) ([]byte, error) {
 	var outer *http.MaxBytesError
 	switch {
 	case errors.As(err, &outer) || int64(buf.Len()) > limit:
-		return nil, tooLarge
+		return nil, tooLarge(limit)
 	case err != nil:
 		return nil, retryproof.Refused(retryproof.CodeInvalid, "the body could not be read to its end; nothing ran", err)
 	}
 	return buf.Bytes(), nil
+}
+
+func tooLarge(limit int64) error {
+	return retryproof.Refused(retryproof.CodeTooLarge, fmt.Sprintf("the body is larger than %d bytes; nothing ran", limit), nil)
 }
 
 // serve begins the effect and runs it, or answers from the record.

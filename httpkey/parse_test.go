@@ -318,3 +318,32 @@ func FuzzParseProblem(f *testing.F) {
 		}
 	})
 }
+
+// What ObjectMembers accepts, CanonicalJSON accepts too, and each value is what
+// encoding/json reads there.
+func FuzzObjectMembers(f *testing.F) {
+	for _, s := range []string{`{"a":1,"b":" x\u0041 ","c":{"d":[3e3]}}`, `{ "a" : 3000.0 , "z" : null }`, `{"a":1,"a":2}`, `[]`, `null`, ``, `{}`, `{"\ud83d":1}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		members, err := httpkey.ObjectMembers(text)
+		canonical, canonicalErr := httpkey.CanonicalJSON(text)
+		if (err == nil) != (canonicalErr == nil && canonical[0] == '{') {
+			t.Fatalf("got %v, CanonicalJSON says %v", err, canonicalErr)
+		}
+		if err != nil {
+			return
+		}
+		var want map[string]json.RawMessage
+		if json.Unmarshal(text, &want) != nil || len(want) != len(members) {
+			t.Fatalf("got %d members, want %d", len(members), len(want))
+		}
+		for _, m := range members {
+			var text string
+			isText := want[m.Name][0] == '"' && json.Unmarshal(want[m.Name], &text) == nil
+			if got, ok := m.Text(); string(m.Value) != string(want[m.Name]) || ok != isText || got != text {
+				t.Errorf("%s: got %q, %q, want %q", m.Name, m.Value, got, want[m.Name])
+			}
+		}
+	})
+}

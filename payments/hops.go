@@ -38,14 +38,9 @@ const maxSightings = 100_000
 type sightings struct {
 	mu      sync.Mutex
 	entries []Sighting
-	index   map[sightingKey]int
 }
 
-type sightingKey struct {
-	id        retryproof.ID
-	hop, what string
-}
-
+// saw notes what a hop saw. The store adds up what is noted twice.
 func (s *System) saw(id retryproof.ID, hop, what string) {
 	if id == "" {
 		return
@@ -54,20 +49,9 @@ func (s *System) saw(id retryproof.ID, hop, what string) {
 	t := &s.sightings
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := sightingKey{id, hop, what}
-	if i, ok := t.index[k]; ok {
-		t.entries[i].N++
-		t.entries[i].At = now
-		return
+	if len(t.entries) < maxSightings {
+		t.entries = append(t.entries, Sighting{PaymentID: id, Hop: hop, What: what, N: 1, At: now})
 	}
-	if len(t.entries) >= maxSightings {
-		return
-	}
-	if t.index == nil {
-		t.index = map[sightingKey]int{}
-	}
-	t.index[k] = len(t.entries)
-	t.entries = append(t.entries, Sighting{PaymentID: id, Hop: hop, What: what, N: 1, At: now})
 }
 
 // flushSightings writes the gathered counts. What cannot be written is dropped.
@@ -75,7 +59,7 @@ func (s *System) flushSightings(ctx context.Context) (int, error) {
 	t := &s.sightings
 	t.mu.Lock()
 	entries := t.entries
-	t.entries, t.index = nil, nil
+	t.entries = nil
 	t.mu.Unlock()
 	if len(entries) == 0 {
 		return 0, nil

@@ -1,10 +1,10 @@
 package payments
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -210,7 +210,7 @@ func (s *System) balance(w http.ResponseWriter, r *http.Request) {
 	if currency == "" {
 		currency = "USD"
 	}
-	if !currencyForm.MatchString(currency) {
+	if !isCurrency(currency) {
 		writeError(w, invalid("currency must be three capital letters (ISO 4217)"))
 		return
 	}
@@ -230,12 +230,14 @@ func (s *System) balance(w http.ResponseWriter, r *http.Request) {
 // applied as an allowed move. Every delivery of a message that is ours ends 2xx,
 // or the PSP would send it for days.
 func (s *System) webhook(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
-	if err != nil {
+	// Room for what is announced, so that it need not grow; not for any claim.
+	room := min(max(r.ContentLength, 0), 64<<10)
+	body := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, 1<<20)); err != nil {
 		writeError(w, retryproof.Refused(retryproof.CodeTooLarge, "the message is too large or was cut off", nil))
 		return
 	}
-	e, err := s.deps.PSP.Webhook(body, r.Header, s.deps.Clock.Now())
+	e, err := s.deps.PSP.Webhook(body.Bytes(), r.Header, s.deps.Clock.Now())
 	if err != nil {
 		s.deps.Metrics.Add("retryproof_webhooks_total", 1, "what", "refused")
 		writeError(w, retryproof.Refused(retryproof.CodeInvalid, "the message is not signed by the processor, or too old", nil))

@@ -1,7 +1,6 @@
 package payments
 
 import (
-	"encoding/json"
 	"strconv"
 
 	"github.com/retryproof/retryproof/httpkey"
@@ -14,36 +13,40 @@ import (
 // The amount is a JSON integer written with digits only: 3000.0, 3e3, "3000" and
 // -0 are refused, so that the amount that is compared is the amount that is sent.
 func ParseOrder(body []byte, merchants []string) (Order, error) {
-	if _, err := httpkey.CanonicalJSON(body); err != nil { // strict: UTF-8, surrogates, repeated members
+	members, err := httpkey.ObjectMembers(body) // strict: UTF-8, surrogates, repeated members
+	if err != nil {
 		return Order{}, err
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil || members == nil {
-		return Order{}, invalid("the body must be a JSON object")
 	}
 	var o Order
 	for _, f := range []struct {
 		name string
 		to   *string
 	}{{"order_id", &o.OrderID}, {"merchant_id", &o.MerchantID}, {"currency", &o.Currency}, {"payment_method", &o.Method}} {
-		raw, ok := members[f.name]
+		m, ok := memberNamed(members, f.name)
 		if !ok {
 			return Order{}, invalid(f.name + " is missing")
 		}
-		if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, f.to) != nil {
+		if *f.to, ok = m.Text(); !ok {
 			return Order{}, invalid(f.name + " must be a string")
 		}
 	}
-	raw, ok := members["amount"]
+	m, ok := memberNamed(members, "amount")
 	if !ok {
 		return Order{}, invalid("amount is missing")
 	}
-	amount, err := parseAmount(string(raw))
-	if err != nil {
+	if o.Amount, err = parseAmount(string(m.Value)); err != nil {
 		return Order{}, err
 	}
-	o.Amount = amount
 	return o, o.check(merchants)
+}
+
+func memberNamed(members []httpkey.Member, name string) (httpkey.Member, bool) {
+	for _, m := range members {
+		if m.Name == name {
+			return m, true
+		}
+	}
+	return httpkey.Member{}, false
 }
 
 func parseAmount(literal string) (int64, error) {

@@ -94,6 +94,8 @@ type auditor struct {
 	// counted is how many of the processor's charges were looked at.
 	counted int
 	told    map[string]*said
+	// asked is what bodies ask for, by the body: tries repeat it.
+	asked map[string]*paymentText
 	// late is the last payment whose event a process received when its push had
 	// been marked as sent before.
 	late map[*Process]*facts
@@ -105,7 +107,7 @@ type auditor struct {
 
 func newAuditor(w *World) *auditor {
 	a := &auditor{w: w, byID: map[string]*facts{}, byName: map[string]*Intent{}, byOrder: map[string]*Intent{}, orders: map[string][]string{},
-		told: map[string]*said{}, late: map[*Process]*facts{}}
+		told: map[string]*said{}, asked: map[string]*paymentText{}, late: map[*Process]*facts{}}
 	for _, t := range w.options.Twins {
 		a.blind = a.blind || slices.Contains(Rules(), t.Rule)
 	}
@@ -278,8 +280,17 @@ func (a *auditor) answered(m Message, r Reply, arrived time.Duration) {
 	if m.Key == "" || (r.Status != 201 && r.Status != 202 && r.Status != 402) {
 		return
 	}
-	var asked, p paymentText
-	if json.Unmarshal(r.Body, &p) != nil || json.Unmarshal(m.Body, &asked) != nil {
+	asked := a.asked[string(m.Body)]
+	var p paymentText
+	if asked == nil {
+		asked = &paymentText{}
+		a.asked[string(m.Body)] = asked
+		if json.Unmarshal(m.Body, asked) != nil {
+			a.harm(HarmContradictory, "%s was answered %d and had asked for no payment", m.Label, r.Status)
+			return
+		}
+	}
+	if json.Unmarshal(r.Body, &p) != nil {
 		a.harm(HarmContradictory, "%s was answered %d with a body that is no payment", m.Label, r.Status)
 		return
 	}

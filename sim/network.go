@@ -55,8 +55,8 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.body.Write(b)
 }
 
-// request builds what the server reads.
-func (m Message) request(ctx context.Context) (*http.Request, error) {
+// request builds what the server reads. Its context never ends.
+func (m Message) request() (*http.Request, error) {
 	u, err := url.ParseRequestURI(m.Path)
 	if err != nil {
 		return nil, fmt.Errorf("sim: %q: %w", m.Path, err)
@@ -65,20 +65,19 @@ func (m Message) request(ctx context.Context) (*http.Request, error) {
 	if method == "" {
 		method = http.MethodPost
 	}
-	h := http.Header{}
+	h := make(http.Header, 3+len(m.Header))
 	for name, values := range m.Header { // order: copied into a map
 		h[name] = values
 	}
 	if m.Token != "" {
-		h.Set("Authorization", "Bearer "+m.Token)
+		h["Authorization"] = []string{"Bearer " + m.Token}
 	}
 	if m.Key != "" {
-		h.Set("Idempotency-Key", m.Key)
+		h["Idempotency-Key"] = []string{m.Key}
 	}
-	h.Set("Content-Type", "application/json")
-	r := &http.Request{Method: method, URL: u, Header: h, Host: "api", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Body: io.NopCloser(bytes.NewReader(m.Body)), ContentLength: int64(len(m.Body)), RequestURI: m.Path}
-	return r.WithContext(ctx), nil
+	h["Content-Type"] = []string{"application/json"}
+	return &http.Request{Method: method, URL: u, Header: h, Host: "api", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: io.NopCloser(bytes.NewReader(m.Body)), ContentLength: int64(len(m.Body)), RequestURI: m.Path}, nil
 }
 
 // Deliver hands the message to a node after the given time, in a task of that node,
@@ -94,7 +93,7 @@ func (w *World) Deliver(n *Node, after time.Duration, m Message, answered func(R
 		p, system := n.p, n.System
 		w.Go(p, 0, func() {
 			p.resumeAfterPause()
-			r, err := m.request(background)
+			r, err := m.request()
 			if err != nil {
 				panic(err)
 			}

@@ -178,8 +178,9 @@ func (s pspSeam) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, e
 		c, err := s.in.Charge(background, r)
 		// What it charged, also when it then answered 500.
 		if err != nil || !c.Replayed {
-			for charges := w.core.Charges(); w.audit.counted < len(charges); w.audit.counted++ {
-				w.audit.charged(charges[w.audit.counted])
+			for _, charge := range w.core.ChargesAfter(w.audit.counted) {
+				w.audit.counted++
+				w.audit.charged(charge)
 			}
 		}
 		if retryproof.CodeOf(err) == retryproof.CodeUnknown {

@@ -49,7 +49,13 @@ type Buyer struct {
 
 // body is the request of an intent.
 func body(i *Intent, amount int64) []byte {
-	b, err := json.Marshal(map[string]any{"order_id": i.Order, "amount": amount, "currency": "USD", "payment_method": "pm_1", "merchant_id": i.Merchant})
+	b, err := json.Marshal(struct {
+		Amount   int64  `json:"amount"`
+		Currency string `json:"currency"`
+		Merchant string `json:"merchant_id"`
+		Order    string `json:"order_id"`
+		Method   string `json:"payment_method"`
+	}{amount, "USD", i.Merchant, i.Order, "pm_1"})
 	if err != nil {
 		panic(err) // strings and an integer
 	}

@@ -163,7 +163,7 @@ func (l *lives) exchange(phone *Process, m Message) int {
 			return
 		}
 		w.Go(p, after, func() {
-			r, err := m.request(background)
+			r, err := m.request()
 			if err != nil {
 				l.failed = err
 				return

@@ -25,14 +25,21 @@ type ChargeRecord struct {
 }
 
 // Charges returns every charge in the order in which the PaymentIntents were made.
-func (c *Core) Charges() []ChargeRecord {
+func (c *Core) Charges() []ChargeRecord { return c.ChargesAfter(0) }
+
+// ChargesAfter is Charges without the first n.
+func (c *Core) ChargesAfter(n int) []ChargeRecord {
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := []ChargeRecord{}
-	for _, n := range c.intentOrder {
-		i := c.intents[n.id]
+	for _, o := range c.intentOrder {
+		i := c.intents[o.id]
 		if i.ChargeID == "" || i.status(now) != statusSucceeded {
+			continue
+		}
+		if n > 0 {
+			n--
 			continue
 		}
 		r := ChargeRecord{

@@ -47,8 +47,11 @@ func (d Direct) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, er
 	if err != nil {
 		return psp.Charge{}, noAnswer(err)
 	}
+	if resp.intent != nil {
+		return resp.intent.brief().charge(resp.Replayed), nil
+	}
 	if resp.Status == http.StatusOK {
-		i, err := decode[intentJSON](resp.Body)
+		i, err := decode[briefIntent](resp.Body)
 		if err != nil {
 			return psp.Charge{}, err
 		}
@@ -61,7 +64,7 @@ func (d Direct) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, er
 		return psp.Charge{}, err
 	}
 	if resp.Status == http.StatusPaymentRequired && e.Error.Type == "card_error" && e.Error.PaymentIntent != nil {
-		return e.Error.PaymentIntent.charge(resp.Replayed), nil
+		return e.Error.PaymentIntent.brief().charge(resp.Replayed), nil
 	}
 	return psp.Charge{}, refusal(resp, &e.Error)
 }
@@ -80,8 +83,8 @@ func (d Direct) Find(ctx context.Context, reference string) ([]psp.Charge, error
 			return nil, lookupRefused(resp)
 		}
 		page, err := decode[struct {
-			Data     []intentJSON `json:"data"`
-			NextPage *string      `json:"next_page"`
+			Data     []briefIntent `json:"data"`
+			NextPage *string       `json:"next_page"`
 		}](resp.Body)
 		if err != nil {
 			return nil, err
@@ -105,7 +108,7 @@ func (d Direct) Retrieve(ctx context.Context, id string) (psp.Charge, error) {
 	if resp.Status != http.StatusOK {
 		return psp.Charge{}, lookupRefused(resp)
 	}
-	i, err := decode[intentJSON](resp.Body)
+	i, err := decode[briefIntent](resp.Body)
 	if err != nil {
 		return psp.Charge{}, err
 	}
@@ -136,7 +139,7 @@ func (d Direct) Webhook(payload []byte, header http.Header, now time.Time) (psp.
 	default:
 		return out, nil
 	}
-	i, err := decode[intentJSON](e.Data.Object)
+	i, err := decode[briefIntent](e.Data.Object)
 	if err != nil {
 		return psp.WebhookEvent{}, err
 	}
@@ -180,7 +183,30 @@ func verify(secret string, payload []byte, header string, now time.Time) error {
 	return errors.New("no signature fits")
 }
 
-func (i *intentJSON) charge(replayed bool) psp.Charge {
+// briefIntent is what a charge needs of a PaymentIntent.
+type briefIntent struct {
+	ID               string            `json:"id"`
+	Amount           int64             `json:"amount"`
+	Created          int64             `json:"created"`
+	Currency         string            `json:"currency"`
+	LastPaymentError *briefError       `json:"last_payment_error"`
+	Metadata         map[string]string `json:"metadata"`
+	Status           string            `json:"status"`
+}
+
+type briefError struct {
+	DeclineCode string `json:"decline_code"`
+}
+
+func (i *intentJSON) brief() *briefIntent {
+	b := &briefIntent{ID: i.ID, Amount: i.Amount, Created: i.Created, Currency: i.Currency, Metadata: i.Metadata, Status: i.Status}
+	if i.LastPaymentError != nil {
+		b.LastPaymentError = &briefError{i.LastPaymentError.DeclineCode}
+	}
+	return b
+}
+
+func (i *briefIntent) charge(replayed bool) psp.Charge {
 	c := psp.Charge{
 		ID: i.ID, Reference: i.Metadata[referenceKey], Amount: i.Amount, Currency: strings.ToUpper(i.Currency),
 		State: psp.Processing, Created: time.Unix(i.Created, 0).UTC(), Replayed: replayed,

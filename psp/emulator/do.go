@@ -42,6 +42,8 @@ type Response struct {
 	Body []byte
 	// Replayed says that the answer comes from the memory of the key.
 	Replayed bool
+
+	intent *intentJSON // what Body says, when it is at hand
 }
 
 // fingerprint tells whether a repeat has the parameters of the first request.
@@ -232,7 +234,7 @@ func (c *Core) execute(ctx context.Context, k *call) (Response, []string, error)
 			return *k.fail(f), nil, nil //nolint:nilerr // the failure is the answer
 		}
 	}
-	return Response{ID: k.id, Status: w.Status, Body: w.Body}, early, nil
+	return Response{ID: k.id, Status: w.Status, Body: w.Body, intent: w.answered}, early, nil
 }
 
 // plan decides what the write does, under the lock and without doing it. A failure
@@ -251,7 +253,7 @@ func (c *Core) plan(k *call, now time.Time) (*writeRecord, []string, *failure) {
 		return nil, nil, fail
 	}
 	if fault500 != nil {
-		w.Status, w.Body = 500, internal("The emulator was told to fail.").body()
+		w.Status, w.Body, w.answered = 500, internal("The emulator was told to fail.").body(), nil
 	}
 	return w, early, nil
 }

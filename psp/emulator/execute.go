@@ -161,8 +161,13 @@ func (c *Core) confirm(k *call, w *writeRecord, now time.Time) []string {
 		i.ChargedAt = now.Add(fault.By)
 		early = c.announce(k, w, "payment_intent.processing", i.render(now, false), now)
 	}
-	w.Status, w.Body = 200, encode(i.render(now, k.form.wantsCharge()))
-	return append(early, c.announce(k, w, "payment_intent.succeeded", i.render(i.ChargedAt, false), i.ChargedAt)...)
+	answered := i.render(now, k.form.wantsCharge())
+	w.Status, w.Body, w.answered = 200, encode(answered), answered
+	announced := answered
+	if k.form.wantsCharge() || !i.ChargedAt.Equal(now) {
+		announced = i.render(i.ChargedAt, false)
+	}
+	return append(early, c.announce(k, w, "payment_intent.succeeded", announced, i.ChargedAt)...)
 }
 
 func executeRefund(c *Core, k *call, w *writeRecord, now time.Time) ([]string, *failure) {

@@ -76,6 +76,8 @@ type writeRecord struct {
 	Intent      *intent     `json:"intent,omitempty"`
 	Refund      *refund     `json:"refund,omitempty"`
 	Events      []event     `json:"events,omitempty"`
+
+	answered *intentJSON // what Body says, for a caller in this process; may be nil
 }
 
 // webhookRecord notes that a webhook was received.
