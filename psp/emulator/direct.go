@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -127,27 +128,24 @@ func (d Direct) Webhook(payload []byte, header http.Header, now time.Time) (psp.
 		Type    string `json:"type"`
 		Created int64  `json:"created"`
 		Data    struct {
-			Object json.RawMessage `json:"object"`
+			Object briefIntent `json:"object"`
 		} `json:"data"`
 	}
-	if err := json.Unmarshal(payload, &e); err != nil {
+	err := json.Unmarshal(payload, &e)
+	ours := slices.Contains(chargeEvents, e.Type)
+	if other := (*json.UnmarshalTypeError)(nil); err != nil && (ours || !errors.As(err, &other)) {
 		return psp.WebhookEvent{}, retryproof.Refused(retryproof.CodeInvalid, "the webhook is not an event", err)
 	}
 	out := psp.WebhookEvent{ID: e.ID, Type: e.Type, At: time.Unix(e.Created, 0).UTC()}
-	switch e.Type {
-	case "payment_intent.succeeded", "payment_intent.payment_failed", "payment_intent.processing":
-	default:
-		return out, nil
-	}
-	i, err := decode[briefIntent](e.Data.Object)
-	if err != nil {
-		return psp.WebhookEvent{}, err
-	}
-	if i.Metadata[referenceKey] != "" {
+	if i := &e.Data.Object; ours && i.Metadata[referenceKey] != "" {
 		out.Charge = i.charge(false)
 	}
 	return out, nil
 }
+
+// chargeEvents are the types of the events that are about a PaymentIntent; the
+// object of any other may have another form.
+var chargeEvents = []string{"payment_intent.succeeded", "payment_intent.payment_failed", "payment_intent.processing"}
 
 // verify checks a signature header: one t, one or more v1, of which one fits.
 func verify(secret string, payload []byte, header string, now time.Time) error {

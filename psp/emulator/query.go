@@ -84,7 +84,9 @@ func parseQuoted(s string) (text, tail string, err error) {
 	return "", "", errors.New("a quoted text has no end")
 }
 
+var searchQuotes = strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+
 // QuoteSearch quotes a value for a search query.
 func QuoteSearch(value string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value) + "'"
+	return "'" + searchQuotes.Replace(value) + "'"
 }
