@@ -18,6 +18,10 @@ import (
 const (
 	// maxStoryQuery is more than every parameter at its longest needs.
 	maxStoryQuery = 2048
+	// maxStoryTime bounds how long a run can take: other designs poll, so that a
+	// wait of months would be minutes and gigabytes. A day and a bit is enough for
+	// every window.
+	maxStoryTime = 100_000 * time.Second
 	// storyPatience is how long a run waits for the one before it.
 	storyPatience = 5 * time.Second
 )
@@ -67,6 +71,9 @@ func (v *storyView) run(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id, settings, problem := storySettings(r.URL.RawQuery)
+	if name, longest, err := story.Longest(settings...); problem == "" && err == nil && longest > maxStoryTime {
+		problem = name + " is more than 100000 s here: the command retryproof story run takes longer times"
+	}
 	if problem != "" {
 		refuseStory(w, http.StatusBadRequest, problem)
 		return

@@ -1,5 +1,7 @@
 package story
 
+import "time"
+
 // Line is one line of the timeline. An event may join several.
 type Line struct {
 	// N is the number of the line's event.
@@ -40,4 +42,22 @@ func ParametersOf(id string) ([]Parameter, error) {
 		out[i].Default = f.show(&p)
 	}
 	return out, nil
+}
+
+// Longest returns the longest time that the given "name=value" settings name, and
+// its parameter. A branch of programs takes real time and memory in proportion to
+// it. The error is a *MisuseError when there is no such parameter or value.
+func Longest(set ...string) (name string, longest time.Duration, err error) {
+	for _, assignment := range set {
+		var p Params
+		if err := p.set(assignment); err != nil {
+			return "", 0, err
+		}
+		for _, f := range fields {
+			if f.seconds != nil && *f.seconds(&p) > longest {
+				name, longest = f.name, *f.seconds(&p)
+			}
+		}
+	}
+	return name, longest, nil
 }

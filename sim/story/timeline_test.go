@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestTheTimelineTellsWhatTheEventsTell(t *testing.T) {
@@ -47,6 +48,27 @@ func TestABranchHasConstantsOfItsOwn(t *testing.T) {
 	}
 	var wrong *MisuseError
 	if _, err := ParametersOf("nothing"); !errors.As(err, &wrong) {
+		t.Errorf("got %v, want a *MisuseError", err)
+	}
+}
+
+func TestTheLongestTimeOfSettings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		set  []string
+		name string
+		want time.Duration
+	}{
+		{nil, "", 0},
+		{[]string{"amount=99999"}, "", 0},
+		{[]string{"retry_at=2h", "deadline=7.5", "seed=3"}, "retry_at", 2 * time.Hour},
+	} {
+		if name, got, err := Longest(c.set...); err != nil || name != c.name || got != c.want {
+			t.Errorf("%v: got %s, %v, %v, want %s, %v", c.set, name, got, err, c.name, c.want)
+		}
+	}
+	var wrong *MisuseError
+	if _, _, err := Longest("deadline=soon"); !errors.As(err, &wrong) {
 		t.Errorf("got %v, want a *MisuseError", err)
 	}
 }
