@@ -19,8 +19,8 @@ const (
 	// maxStoryQuery is more than every parameter at its longest needs.
 	maxStoryQuery = 2048
 	// maxStoryTime bounds how long a run can take: other designs poll, so that a
-	// wait of months would be minutes and gigabytes. A day and a bit is enough for
-	// every window.
+	// wait of months would keep a processor busy for minutes. A day and a bit is
+	// enough for every window.
 	maxStoryTime = 100_000 * time.Second
 	// storyPatience is how long a run waits for the one before it.
 	storyPatience = 5 * time.Second

@@ -45,7 +45,7 @@ func ParametersOf(id string) ([]Parameter, error) {
 }
 
 // Longest returns the longest time that the given "name=value" settings name, and
-// its parameter. A branch of programs takes real time and memory in proportion to
+// its parameter. A branch of programs takes real time in proportion to
 // it. The error is a *MisuseError when there is no such parameter or value.
 func Longest(set ...string) (name string, longest time.Duration, err error) {
 	for _, assignment := range set {

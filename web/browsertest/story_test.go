@@ -85,7 +85,7 @@ func TestTheStoryIsSteppedThroughAndAnotherDesignChargesTwice(t *testing.T) {
 		t.Errorf("snapshot after event 9 = %q, want UNKNOWN", got)
 	}
 	p.screenshot("story-wide")
-	p.picture("story", 1440, 1000, chromedp.CaptureScreenshot())
+	p.picture("story", 1440, 1280, chromedp.CaptureScreenshot())
 
 	p.choose("naive")
 	p.awaitStep(1)
