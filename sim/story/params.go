@@ -151,10 +151,11 @@ func (p *Params) set(assignment string) error {
 	return nil
 }
 
-// maxNumber and maxSeconds keep sums far from overflow.
+// maxNumber keeps sums far from overflow, maxSeconds the designs that poll from
+// running for minutes.
 const (
 	maxNumber  = 99_999_999
-	maxSeconds = 10_000_000
+	maxSeconds = 1_000_000
 )
 
 var units = []struct {
