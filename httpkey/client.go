@@ -27,8 +27,8 @@ type ClientConfig struct {
 	Methods []string
 	// MaxTries is how often a request is sent in one call, at most. Defaults to 8.
 	MaxTries int
-	// TryTimeout bounds one send, up to the end of its body. The call's context
-	// bounds all of them. Defaults to 30 s.
+	// TryTimeout bounds one send, up to the end of its body, and a Close that reads
+	// on to find that end. The call's context bounds all of them. Defaults to 30 s.
 	TryTimeout time.Duration
 	// Backoff is the longest pause before the second send; it doubles per send up
 	// to MaxBackoff, and each pause is drawn from its upper half. Defaults to
@@ -127,6 +127,14 @@ func (c ClientConfig) Validate() error {
 // context end first, the caller gets the last answer, or an error with Outcome
 // Unknown, and sends the same intent again later.
 //
+// An answer counts once its body has come to its end. One of up to 64 KiB whose
+// length is announced is read before the call returns, and sent for again when it
+// was cut. Any other counts when the caller has read it to io.EOF; closing it
+// earlier reads on for 64 KiB at most. One that is cut, or left unread, keeps the
+// key. A body that only the connection's end ends (HTTP/1.0) cannot be told from a
+// cut one and counts as whole (RFC 9112 §8). When the journal cannot note such an
+// answer, Read and Close return the error.
+//
 // A crash leaves behind: before the journal entry is flushed, nothing was sent;
 // afterwards, an entry that Pending lists and whose intent finds the same key.
 //
@@ -197,7 +205,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	call := &call{transport: t, request: r, body: body, entry: entry, unclear: !entry.Clean}
+	call := &call{transport: t, request: r, body: body, entry: entry}
 	return call.send()
 }
 
@@ -213,43 +221,49 @@ func (t *Transport) open(r *http.Request, body replayBody) (Entry, error) {
 	}
 	now := t.config.Clock.Now()
 	want := Entry{Intent: intentFrom(r.Context()), Key: key, Fingerprint: fingerprint, Method: r.Method, URL: shownURL(r.URL),
-		State: EntryOpen, CreatedAt: now, UpdatedAt: now}
+		State: EntryOpen, Doubtful: 1, CreatedAt: now, UpdatedAt: now}
 	if want.Intent == "" {
 		want.Intent = callIntent(key)
 	} else if callEntry(want.Intent) {
 		return Entry{}, retryproof.Refused(retryproof.CodeInvalid, fmt.Sprintf("an intent's name must not begin with %q", callPrefix), nil)
 	}
-	have, made, err := t.config.Journal.Open(r.Context(), want)
-	if err != nil {
-		return Entry{}, retryproof.Refused(retryproof.CodeUnavailable, "the journal could not store the key; nothing was sent", err)
+	for {
+		have, made, err := t.config.Journal.Open(r.Context(), want)
+		if err != nil {
+			return Entry{}, retryproof.Refused(retryproof.CodeUnavailable, "the journal could not store the key; nothing was sent", err)
+		}
+		if made {
+			return have, nil
+		}
+		have, err = resume(r, have, want)
+		if err != nil || have.State == EntryDone { // done stays done, whatever another send hears
+			return have, err
+		}
+		have.Doubtful++ // before this send it must be known that one more may be under way
+		have, saved, err := t.config.Journal.Save(r.Context(), have)
+		if err != nil {
+			return Entry{}, retryproof.Refused(retryproof.CodeUnavailable, "the journal could not note the send; nothing was sent", err)
+		}
+		if saved {
+			return have, nil
+		} // another call changed it meanwhile: look again
 	}
-	if made {
-		have.Clean = true // nothing was sent before; what is stored says otherwise from now on
-		return have, nil
-	}
-	return t.resume(r, have, want)
 }
 
 // resume checks an entry that was there, and readies it for another send.
-func (t *Transport) resume(r *http.Request, have, want Entry) (Entry, error) {
+func resume(r *http.Request, have, want Entry) (Entry, error) {
 	if given := r.Header.Values(HeaderKey); len(given) > 0 && r.Response == nil && have.Key != want.Key {
 		return Entry{}, retryproof.Refused(retryproof.CodeKeyReused,
 			"the request brings another key than the intent has in the journal; nothing was sent", nil)
 	}
 	if !have.Fingerprint.Same(want.Fingerprint) && r.Response == nil {
-		if !have.Clean {
+		if have.State != EntryOpen || have.Doubtful > 0 {
 			return Entry{}, retryproof.Refused(retryproof.CodeKeyReused,
 				"the intent was sent before with another method, URL or body; nothing was sent this time", nil)
 		}
 		have.Fingerprint, have.Method, have.URL = want.Fingerprint, want.Method, want.URL
 	}
-	if have.Clean { // before this send it must be known that one may be under way
-		clean := have
-		clean.Clean, clean.UpdatedAt = false, want.UpdatedAt
-		if err := t.config.Journal.Save(r.Context(), clean); err != nil {
-			return Entry{}, retryproof.Refused(retryproof.CodeUnavailable, "the journal could not note the send; nothing was sent", err)
-		}
-	}
+	have.UpdatedAt = want.UpdatedAt
 	return have, nil
 }
 

@@ -16,7 +16,7 @@ const (
 	// FateAgain: send it again, with the same key.
 	FateAgain
 	// FateRefused: this send was refused before anything ran. The key is let go
-	// when no earlier send of it is unclear, and kept otherwise.
+	// when no other send of it is in doubt, and kept otherwise.
 	FateRefused
 	// FateDeclined: definitely not done, for ever, under this key. It is let go.
 	FateDeclined
@@ -33,7 +33,9 @@ const (
 //   - 202 is again: it is not final, and the same request asks how it went;
 //   - 2xx and 300 to 304 are done; 307 and 308 keep the key for the other place;
 //   - 402 is declined;
-//   - 408, 425, 429 and all of 5xx are again: with a 5xx nobody knows;
+//   - 408, 425, 429 and all of 5xx are again. With a 5xx nobody knows, whatever its
+//     code says: "unavailable" and "too-late" too may hide a claim of the server's
+//     that it could not take back;
 //   - 401, 403, 407, 421 and 511 are kept: the caller must become another first;
 //   - the rest of 4xx is refused. That includes 422 "key-reused": the intent must
 //     be corrected, and whether its key is free depends on the earlier sends.

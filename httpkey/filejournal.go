@@ -11,29 +11,32 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/retryproof/retryproof"
 )
 
-// FileJournal keeps intents in a directory, one small JSON file per key, so that
-// a process that was killed mid-send finds its key again. Several processes may
-// use one directory, and no locks are needed:
+// FileJournal keeps intents in a directory, one small JSON file per intent, so that
+// a process that was killed mid-send finds its key again. Several processes may use
+// one directory:
 //
-//   - a file is named after the digest of its intent and its attempt number; it
-//     appears by a hard link, which succeeds for one process only, and the others
-//     read what that one wrote;
-//   - every change is a new file that is flushed and then renamed over the old
-//     one, and the directory is flushed too, so a crash leaves the old or the new
-//     entry and never half of one;
-//   - a new key of the same intent is a new file with the next number, and the
-//     highest number counts, so that a process that was slow cannot bring an old
-//     key back.
+//   - a file is named after the digest of its intent, so that looking for it can
+//     never miss it;
+//   - whoever reads an entry in order to change it, or removes it, holds a lock of
+//     the operating system on one of a few lock files, which ends with its process;
+//   - every change is a new file that is flushed and then renamed over the old one,
+//     and the directory is flushed too, so a crash leaves the old or the new entry
+//     and never half of one.
 //
 // Files hold keys: the directory is made with mode 0700, files have 0600. The
-// directory must be on a local file system that has hard links and a real fsync.
+// directory must be on a local file system that has locks and a real fsync. A
+// process that is stopped while it holds a lock (SIGSTOP) holds the others up.
 type FileJournal struct {
 	dir string
+	// mu is taken before the lock file of the same number: one goroutine of this
+	// process waits for another process, the rest wait for that goroutine.
+	mu [lockFiles]sync.Mutex
 }
 
 var _ Journal = (*FileJournal)(nil)
@@ -53,52 +56,56 @@ func OpenFileJournal(dir string) (*FileJournal, error) {
 
 // Open implements Journal.
 func (j *FileJournal) Open(ctx context.Context, e Entry) (Entry, bool, error) {
-	for {
-		if ctx.Err() != nil {
-			return Entry{}, false, context.Cause(ctx)
-		}
-		have, err := j.newest(e.Intent)
+	var out Entry
+	made := false
+	err := j.locked(ctx, e.Intent, func() error {
+		have, err := j.stored(e.Intent)
 		if err != nil {
-			return Entry{}, false, err
+			return err
 		}
 		if have.Attempt > 0 && have.State != EntryLetGo {
-			// Another process may have written it and not flushed the directory yet.
-			return have, false, syncDir(j.dir)
+			out = have
+			return syncDir(j.dir) // whoever wrote it may have died before this
 		}
-		e.Attempt = have.Attempt + 1
-		err = j.create(e)
-		if !errors.Is(err, fs.ErrExist) {
-			return e, err == nil, err
-		}
+		e.Attempt, e.Revision = have.Attempt+1, 1
+		out, made = e, true
+		return j.write(e)
+	})
+	if err != nil {
+		return Entry{}, false, err
 	}
+	return out, made, nil
 }
 
 // Save implements Journal.
-func (j *FileJournal) Save(ctx context.Context, e Entry) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	final := j.path(e.Intent, e.Attempt)
-	if e.State != EntryOpen && callEntry(e.Intent) {
-		return j.remove(final) // its name holds the key: it cannot come back
-	}
-	temp, err := j.temp(e)
+func (j *FileJournal) Save(ctx context.Context, e Entry) (Entry, bool, error) {
+	var out Entry
+	saved := false
+	err := j.locked(ctx, e.Intent, func() error {
+		have, err := j.stored(e.Intent)
+		if err != nil || !replaces(e, have) {
+			out = have
+			return err
+		}
+		e.Revision++
+		out, saved = e, true
+		if leaves(e) {
+			return j.remove(j.path(e.Intent))
+		}
+		return j.write(e)
+	})
 	if err != nil {
-		return err
+		return Entry{}, false, err
 	}
-	if err := os.Rename(temp, final); err != nil {
-		_ = os.Remove(temp)
-		return fmt.Errorf("httpkey: journal: %w", err)
-	}
-	return syncDir(j.dir)
+	return out, saved, nil
 }
 
 // Pending implements Journal. A file that cannot be read is an error that names
 // it, after the entries that could be: an unreadable intent is not a finished one.
 func (j *FileJournal) Pending(ctx context.Context) ([]Entry, error) {
-	newest, err := j.all(ctx)
+	found, err := j.all(ctx)
 	var open []Entry
-	for _, e := range newest {
+	for _, e := range found {
 		if e.State == EntryOpen {
 			open = append(open, e)
 		}
@@ -109,20 +116,23 @@ func (j *FileJournal) Pending(ctx context.Context) ([]Entry, error) {
 
 // Forget implements Journal. It also removes what crashes left half written.
 func (j *FileJournal) Forget(ctx context.Context, before time.Time) (int, error) {
-	newest, err := j.all(ctx)
+	found, err := j.all(ctx)
 	n := 0
-	for _, e := range newest {
+	for _, e := range found {
 		if !forgettable(e, before) {
 			continue
 		}
-		// The highest number goes first: a crash in between leaves keys that were
-		// let go, never a gap below a key that counts.
-		for attempt := e.Attempt; attempt > 0; attempt-- {
-			if rmErr := j.remove(j.path(e.Intent, attempt)); rmErr != nil {
-				return n, errors.Join(err, rmErr)
+		lockedErr := j.locked(ctx, e.Intent, func() error {
+			now, err := j.stored(e.Intent)
+			if err != nil || now.Attempt == 0 || !forgettable(now, before) { // used again since
+				return err
 			}
+			n++
+			return j.remove(j.path(e.Intent))
+		})
+		if lockedErr != nil {
+			return n, errors.Join(err, lockedErr)
 		}
-		n++
 	}
 	return n, errors.Join(err, j.removeTemps(before))
 }
@@ -145,40 +155,55 @@ func (j *FileJournal) removeTemps(before time.Time) error {
 const (
 	entrySuffix = ".json"
 	tempSuffix  = ".tmp"
+	lockSuffix  = ".lock"
+	// lockFiles is how many intents can be written at one time.
+	lockFiles = 32
 )
 
-func (j *FileJournal) path(intent string, attempt int) string {
-	return filepath.Join(j.dir, string(retryproof.Derive("intent", intent))+"-"+strconv.Itoa(attempt)+entrySuffix)
+func (j *FileJournal) path(intent string) string {
+	return filepath.Join(j.dir, string(retryproof.Derive("intent", intent))+entrySuffix)
 }
 
-// newest reads the entry with the highest number; Attempt is 0 when there is
-// none. Numbers have no gaps, and an intent has few keys, so it counts up.
-func (j *FileJournal) newest(intent string) (Entry, error) {
-	var last Entry
-	for attempt := 1; ; attempt++ {
-		e, err := read(j.path(intent, attempt))
-		if errors.Is(err, fs.ErrNotExist) {
-			return last, nil
-		}
-		if err != nil {
-			return Entry{}, err
-		}
-		if e.Intent != intent || e.Attempt != attempt {
-			return Entry{}, fmt.Errorf("httpkey: journal: %s holds another intent than its name says", j.path(intent, attempt))
-		}
-		last = e
+// locked does work while nobody else, in this process or another, changes the
+// intent's entry.
+func (j *FileJournal) locked(ctx context.Context, intent string, work func() error) error {
+	name := retryproof.Derive("intent", intent)
+	n := int(name[len(name)-1]) % lockFiles
+	j.mu[n].Lock()
+	defer j.mu[n].Unlock()
+	f, err := lockFile(filepath.Join(j.dir, strconv.Itoa(n)+lockSuffix))
+	if err != nil {
+		return fmt.Errorf("httpkey: journal: the lock: %w", err)
 	}
+	defer func() { _ = f.Close() }() // that unlocks, or the process's end does
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return work()
 }
 
-// all reads the newest entry of every intent.
+// stored reads an intent's entry; Attempt is 0 when there is none.
+func (j *FileJournal) stored(intent string) (Entry, error) {
+	e, err := read(j.path(intent))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Entry{}, nil
+	case err != nil:
+		return Entry{}, err
+	case e.Intent != intent || e.Attempt < 1:
+		return Entry{}, fmt.Errorf("httpkey: journal: %s holds another intent than its name says", j.path(intent))
+	}
+	return e, nil
+}
+
+// all reads every entry.
 func (j *FileJournal) all(ctx context.Context) ([]Entry, error) {
-	files, err := os.ReadDir(j.dir) // sorted by name: "-10" comes before "-2"
+	files, err := os.ReadDir(j.dir)
 	if err != nil {
 		return nil, fmt.Errorf("httpkey: journal: %w", err)
 	}
 	var out []Entry
 	var errs []error
-	at := map[string]int{} // intent → index in out
 	for _, f := range files {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -187,20 +212,12 @@ func (j *FileJournal) all(ctx context.Context) ([]Entry, error) {
 			continue
 		}
 		e, err := read(filepath.Join(j.dir, f.Name()))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // finished meanwhile
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		i, seen := at[e.Intent]
 		switch {
-		case !seen:
-			at[e.Intent] = len(out)
+		case errors.Is(err, fs.ErrNotExist): // finished meanwhile
+		case err != nil:
+			errs = append(errs, err)
+		default:
 			out = append(out, e)
-		case e.Attempt > out[i].Attempt:
-			out[i] = e
 		}
 	}
 	return out, errors.Join(errs...)
@@ -219,16 +236,15 @@ func read(path string) (Entry, error) {
 	return e, nil
 }
 
-// create makes the entry appear if its number is free, else fs.ErrExist.
-func (j *FileJournal) create(e Entry) error {
+// write makes the entry the one that stands, durably.
+func (j *FileJournal) write(e Entry) error {
 	temp, err := j.temp(e)
 	if err != nil {
 		return err
 	}
-	linkErr := os.Link(temp, j.path(e.Intent, e.Attempt))
-	_ = os.Remove(temp) // left behind, it is removed by Forget
-	if linkErr != nil {
-		return fmt.Errorf("httpkey: journal: %w", linkErr)
+	if err := os.Rename(temp, j.path(e.Intent)); err != nil {
+		_ = os.Remove(temp)
+		return fmt.Errorf("httpkey: journal: %w", err)
 	}
 	return syncDir(j.dir)
 }

@@ -42,9 +42,12 @@ type Entry struct {
 	Method string     `json:"method"`
 	URL    string     `json:"url"`
 	State  EntryState `json:"state"`
-	// Clean says that every send so far was refused before anything ran, so that
-	// the request may still be corrected under the same key.
-	Clean bool `json:"clean,omitempty"`
+	// Doubtful counts the calls that have sent it, or are about to, and have not
+	// been told that they ran nothing. At 0 the request may still be corrected under
+	// the same key, and a refusal lets the key go.
+	Doubtful int `json:"doubtful"`
+	// Revision counts the changes of this entry, from 1; Save compares it.
+	Revision int `json:"revision"`
 	// CreatedAt is when the key was made, UpdatedAt the last change.
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -57,16 +60,21 @@ func (e Entry) Format(s fmt.State, _ rune) {
 }
 
 // Journal remembers the keys of intents, durably before their first send
-// (mission A1). Implementations are safe for concurrent use, and keep entries of
-// earlier attempts from ever replacing those of later ones.
+// (mission A1). Implementations are safe for concurrent use by everybody who shares
+// the journal: two calls of one intent may end in any order, and the one that knows
+// less must not overwrite the one that knows more.
 type Journal interface {
-	// Open returns the newest entry of e.Intent when it was not let go. Otherwise
-	// it stores e, with the next attempt number, and returns it and true once it
-	// is durable. Of several openers at one time one gets true, and all get the
-	// same entry.
+	// Open returns the entry of e.Intent when it was not let go. Otherwise it stores
+	// e, with the next attempt number and revision 1, and returns it and true once
+	// it is durable. Of several openers at one time one gets true, and all get the
+	// same key.
 	Open(ctx context.Context, e Entry) (entry Entry, made bool, err error)
-	// Save replaces the entry of the same intent and attempt, durably.
-	Save(ctx context.Context, e Entry) error
+	// Save is a compare-and-set. It replaces the entry of e.Intent, durably, when
+	// that has the key, attempt and revision of e, and the stored entry gets the next
+	// revision. It changes nothing when they differ, when there is no such entry, and
+	// when the entry is done and e is not. It returns the entry that stands then, the
+	// zero Entry for none, and whether it is e.
+	Save(ctx context.Context, e Entry) (stands Entry, saved bool, err error)
 	// Pending lists the entries that are open, by CreatedAt and Intent.
 	Pending(ctx context.Context) ([]Entry, error)
 	// Forget removes what was finished (done or let go) before the given time, and
@@ -93,7 +101,7 @@ func (m *MemoryJournal) Open(_ context.Context, e Entry) (Entry, bool, error) {
 	if ok && have.State != EntryLetGo {
 		return have, false, nil
 	}
-	e.Attempt = have.Attempt + 1
+	e.Attempt, e.Revision = have.Attempt+1, 1
 	if m.entries == nil {
 		m.entries = map[string]Entry{}
 	}
@@ -101,21 +109,32 @@ func (m *MemoryJournal) Open(_ context.Context, e Entry) (Entry, bool, error) {
 	return e, true, nil
 }
 
-// Save implements Journal. An entry of an earlier attempt changes nothing.
-func (m *MemoryJournal) Save(_ context.Context, e Entry) error {
+// Save implements Journal.
+func (m *MemoryJournal) Save(_ context.Context, e Entry) (Entry, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	have, ok := m.entries[e.Intent]
-	switch {
-	case !ok || have.Attempt != e.Attempt:
-		return nil
-	case e.State != EntryOpen && callEntry(e.Intent):
-		delete(m.entries, e.Intent) // its name holds the key: it cannot come back
-	default:
+	have := m.entries[e.Intent]
+	if !replaces(e, have) {
+		return have, false, nil
+	}
+	e.Revision++
+	if leaves(e) {
+		delete(m.entries, e.Intent)
+	} else {
 		m.entries[e.Intent] = e
 	}
-	return nil
+	return e, true, nil
 }
+
+// replaces reports whether Save may put e in the place of have.
+func replaces(e, have Entry) bool {
+	return have.Attempt > 0 && have.Key == e.Key && have.Attempt == e.Attempt && have.Revision == e.Revision &&
+		(have.State != EntryDone || e.State == EntryDone)
+}
+
+// leaves reports a finished entry that need not be remembered: its name holds the
+// key, so it cannot come back with another one.
+func leaves(e Entry) bool { return e.State != EntryOpen && callEntry(e.Intent) }
 
 // Pending implements Journal.
 func (m *MemoryJournal) Pending(context.Context) ([]Entry, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -48,12 +49,15 @@ func open(t *testing.T, j httpkey.Journal, e httpkey.Entry) (httpkey.Entry, bool
 	return got, made
 }
 
-func save(t *testing.T, j httpkey.Journal, e httpkey.Entry, state httpkey.EntryState) {
+// save saves e with another state and returns what stands then.
+func save(t *testing.T, j httpkey.Journal, e httpkey.Entry, state httpkey.EntryState) (httpkey.Entry, bool) {
 	t.Helper()
 	e.State = state
-	if err := j.Save(context.Background(), e); err != nil {
+	stands, saved, err := j.Save(context.Background(), e)
+	if err != nil {
 		t.Fatal(err)
 	}
+	return stands, saved
 }
 
 func TestJournalKeepsTheFirstKeyUntilItIsLetGo(t *testing.T) {
@@ -66,20 +70,85 @@ func TestJournalKeepsTheFirstKeyUntilItIsLetGo(t *testing.T) {
 		if got, made := open(t, j, entry("i", "K2", start)); made || got.Key != "K1" || got != e1 {
 			t.Errorf("got %+v %v, want K1's entry as it was", got, made)
 		}
-		save(t, j, e1, httpkey.EntryDone)
-		if got, made := open(t, j, entry("i", "K2", start)); made || got.Key != "K1" || got.State != httpkey.EntryDone {
-			t.Errorf("got %+v %v, want K1 done", got, made)
-		}
 		save(t, j, e1, httpkey.EntryLetGo)
 		e2, made := open(t, j, entry("i", "K2", start))
 		if !made || e2.Attempt != 2 || e2.Key != "K2" {
 			t.Errorf("got %+v %v, want K2 as attempt 2", e2, made)
 		}
-		save(t, j, e1, httpkey.EntryOpen) // somebody slow
-		if got, _ := open(t, j, entry("i", "K3", start)); got.Key != "K2" {
-			t.Errorf("got %v, want K2: an old key came back", string(got.Key))
+		if stands, saved := save(t, j, e1, httpkey.EntryOpen); saved || stands != e2 { // somebody slow
+			t.Errorf("got %+v %v, want K2's entry untouched", stands, saved)
+		}
+		if got, _ := open(t, j, entry("i", "K3", start)); got != e2 {
+			t.Errorf("got %+v, want K2: an old key came back", got)
 		}
 	})
+}
+
+// case 27
+func TestSaveOfAnOutdatedEntryChangesNothing(t *testing.T) {
+	t.Parallel()
+	journals(t, func(t *testing.T, j httpkey.Journal) {
+		read, _ := open(t, j, entry("i", "K1", start))
+		done, saved := save(t, j, read, httpkey.EntryDone)
+		if !saved || done.Revision != read.Revision+1 {
+			t.Fatalf("got %+v %v, want it saved as the next revision", done, saved)
+		}
+		for _, late := range []httpkey.Entry{read, done} { // done is not left with the right revision either
+			if stands, saved := save(t, j, late, httpkey.EntryLetGo); saved || stands != done {
+				t.Errorf("got %+v %v, want done untouched", stands, saved)
+			}
+		}
+		if got, made := open(t, j, entry("i", "K2", start)); made || got != done {
+			t.Errorf("got %+v %v, want K1 done", got, made)
+		}
+		if n, err := j.Forget(context.Background(), start.Add(time.Second)); n != 1 || err != nil {
+			t.Fatalf("Forget: got %d %v", n, err)
+		}
+		if stands, saved := save(t, j, done, httpkey.EntryDone); saved || stands != (httpkey.Entry{}) {
+			t.Errorf("got %+v %v, want nothing: it was forgotten", stands, saved)
+		}
+		e2, _ := open(t, j, entry("i", "K2", start)) // attempt 1, revision 1 again
+		if stands, saved := save(t, j, read, httpkey.EntryDone); saved || stands != e2 {
+			t.Errorf("got %+v %v, want K2's entry untouched", stands, saved)
+		}
+	})
+}
+
+// A key that was handed out as durable is found again, whatever Forget removes.
+//
+// case 27
+func TestForgetNeverLosesAKeyThatCounts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	shared := new(httpkey.MemoryJournal)
+	for name, journal := range map[string]func() httpkey.Journal{
+		"memory": func() httpkey.Journal { return shared },
+		"file":   func() httpkey.Journal { return openJournal(t, dir) }, // as another process would
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b := journal(), journal()
+			for i := range 60 {
+				intent := "i" + strconv.Itoa(i)
+				old, _ := open(t, a, entry(intent, "K1", start))
+				slow := old
+				save(t, a, old, httpkey.EntryLetGo)
+				var got httpkey.Entry
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					if _, err := a.Forget(context.Background(), start.Add(time.Second)); err != nil {
+						t.Error(err)
+					}
+				})
+				wg.Go(func() { save(t, a, slow, httpkey.EntryLetGo) })
+				wg.Go(func() { got, _ = open(t, b, entry(intent, "K2", start.Add(time.Minute))) })
+				wg.Wait()
+				if again, made := open(t, b, entry(intent, "K3", start.Add(time.Minute))); made || again.Key != got.Key || got.Key != "K2" {
+					t.Fatalf("%s: got %q then %q, made %v; want K2 twice", intent, string(got.Key), string(again.Key), made)
+				}
+			}
+		})
+	}
 }
 
 func TestPendingListsOpenIntentsOldestFirst(t *testing.T) {
@@ -155,12 +224,14 @@ func TestJournalFilesHideWhatTheyHold(t *testing.T) {
 		t.Errorf("directory: got %v %v, want 0700", info.Mode(), err)
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 1 {
-		t.Fatalf("got %v %v, want one file", files, err)
+	if err != nil || len(files) != 2 {
+		t.Fatalf("got %v %v, want the entry and its lock file", files, err)
 	}
-	info, err := files[0].Info()
-	if err != nil || info.Mode().Perm() != 0o600 || strings.Contains(info.Name(), "order") || strings.Contains(info.Name(), "K1") {
-		t.Errorf("file: got %s %v %v, want a digest with 0600", info.Name(), info.Mode(), err)
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil || info.Mode().Perm() != 0o600 || strings.Contains(info.Name(), "order") || strings.Contains(info.Name(), "K1") {
+			t.Errorf("file: got %s %v %v, want a digest or a number, with 0600", f.Name(), info, err)
+		}
 	}
 }
 
@@ -170,7 +241,7 @@ func TestDamagedEntryIsAnErrorAndNeverANewKey(t *testing.T) {
 	j := openJournal(t, dir)
 	open(t, j, entry("i", "K1", start))
 	open(t, j, entry("other", "K2", start))
-	path := filepath.Join(dir, string(retryproof.Derive("intent", "i"))+"-1.json")
+	path := filepath.Join(dir, string(retryproof.Derive("intent", "i"))+".json")
 	if err := os.WriteFile(path, []byte(`{"key":"K1"`), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package httpkey
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -13,18 +12,24 @@ import (
 	"github.com/retryproof/retryproof/entropy"
 )
 
-// maxDrainBytes is how much of an answer that nobody wants is read so that its
+// maxHeldBytes is how much of an answer is read to find its end: before the call
+// returns when its length is announced, and when nobody wants the rest, so that its
 // connection can be used again.
-const maxDrainBytes = 64 << 10
+const maxHeldBytes = 64 << 10
 
 // call is one RoundTrip with all its sends.
 type call struct {
 	transport *Transport
 	request   *http.Request
 	body      replayBody
-	entry     Entry
-	// unclear: some send of this key may have been done.
+	// entry is as the journal has it with this call counted as doubtful.
+	entry Entry
+	// unclear: some send of this call may have been done.
 	unclear bool
+	// whole: the last answer has come to its end.
+	whole bool
+	// proven: the last answer comes from the server's record of the key.
+	proven bool
 }
 
 // send sends until the answer settles the intent, or the tries or the context
@@ -42,10 +47,7 @@ func (c *call) send() (*http.Response, error) {
 		if !again {
 			return c.end(fate, resp, err)
 		}
-		if resp != nil {
-			_, _ = io.CopyN(io.Discard, resp.Body, maxDrainBytes)
-			closeBody(resp)
-		}
+		c.discard(resp)
 		if err := c.transport.config.Clock.Sleep(c.request.Context(), pause); err != nil {
 			return c.end(FateAgain, nil, err)
 		}
@@ -68,8 +70,25 @@ func (c *call) pause(try int, fate Fate, wait time.Duration, resp *http.Response
 	return pause, c.timeFor(pause)
 }
 
-// end notes what the last answer means and hands it to the caller.
+// discard reads what is left of an answer that is asked for again. One that was cut
+// proves nothing.
+func (c *call) discard(resp *http.Response) {
+	if resp == nil {
+		return
+	}
+	if _, err := io.CopyN(io.Discard, resp.Body, maxHeldBytes); !errors.Is(err, io.EOF) && !c.whole {
+		c.unclear = true
+	}
+	closeBody(resp)
+}
+
+// end notes what the last answer means, now or when its body has come to its end,
+// and hands it to the caller.
 func (c *call) end(fate Fate, resp *http.Response, err error) (*http.Response, error) {
+	if resp != nil && !c.whole {
+		resp.Body = &endingBody{ReadCloser: resp.Body, ended: func() error { return c.note(fate) }}
+		return resp, nil
+	}
 	if noteErr := c.note(fate); noteErr != nil {
 		closeBody(resp)
 		return nil, noteErr
@@ -110,6 +129,10 @@ func (c *call) once() (*http.Response, error) {
 		resp.Body = http.NoBody
 	}
 	resp.Body = &cancelBody{ReadCloser: resp.Body, cancel: cancel}
+	if c.whole, err = hold(resp); err != nil {
+		closeBody(resp)
+		return nil, err
+	}
 	return resp, nil
 }
 
@@ -118,63 +141,10 @@ func (c *call) judge(resp *http.Response) (Fate, time.Duration) {
 	t := c.transport
 	p, _ := ReadProblem(resp)
 	fate := t.config.Fate(resp, p)
-	switch {
-	case fate == FateRefused && c.unclear:
-		fate = FateKept // an earlier send of this key may have been done
-	case fate == FateAgain && !nothingRan(resp.StatusCode, p.Code):
-		c.unclear = true
-	}
+	c.unclear = c.unclear || doubtful(fate, resp.StatusCode)
+	c.proven = stored(resp) || p.Code == retryproof.CodeVoid
 	wait, _ := ParseRetryAfter(resp.Header.Get("Retry-After"), t.config.Clock.Now())
 	return fate, wait
-}
-
-// nothingRan reports an answer that asks for another send and says that this one
-// was stopped before anything ran.
-func nothingRan(status int, code retryproof.Code) bool {
-	switch code {
-	case retryproof.CodeTooLate, retryproof.CodeUnavailable, retryproof.CodeConflict, retryproof.CodeReadOnly, retryproof.CodeTooMany:
-		return true
-	}
-	return status == http.StatusTooManyRequests || status == http.StatusTooEarly
-}
-
-// note writes to the journal what the answer changes. The journal's write goes on
-// when the caller's context has ended; a definite answer must not be lost.
-func (c *call) note(fate Fate) error {
-	e := c.entry
-	switch {
-	case e.State == EntryDone:
-		return nil // done stays done, whatever a later send hears
-	case fate == FateDone:
-		e.State = EntryDone
-	case fate == FateDeclined, fate == FateRefused:
-		e.State = EntryLetGo
-	case !c.unclear:
-		e.Clean = true
-	default:
-		return nil // the entry is open, as it was before the send
-	}
-	e.Clean = e.Clean && e.State == EntryOpen
-	e.UpdatedAt = c.transport.config.Clock.Now()
-	c.entry = e
-	if err := c.transport.config.Journal.Save(context.WithoutCancel(c.request.Context()), e); err != nil {
-		return c.noteError(fate, err)
-	}
-	return nil
-}
-
-// noteError tells what the answer was although the journal does not know it: the
-// entry stays open, and sending the intent again asks the server.
-func (c *call) noteError(fate Fate, err error) error {
-	out := &retryproof.Error{Code: retryproof.CodeUnavailable, Err: err,
-		Message: "the answer is definite, but the journal could not note it", Hint: "send the same intent again"}
-	switch fate {
-	case FateDone:
-		out.Outcome = retryproof.Done
-	case FateDeclined, FateRefused:
-		out.Outcome = retryproof.NotDone
-	}
-	return out
 }
 
 // lost says that nobody knows, and that the key is kept; nil stays nil.
@@ -281,18 +251,6 @@ func (t *Transport) bodyOf(r *http.Request) (replayBody, error) {
 	}
 	return replayBody{}, retryproof.Refused(retryproof.CodeTooLarge,
 		"the request's body is larger than MaxBody and has no GetBody, so it could not be sent twice; nothing was sent", nil)
-}
-
-// cancelBody ends the send's context with its body.
-type cancelBody struct {
-	io.ReadCloser
-	cancel context.CancelFunc
-}
-
-// Close closes the body and frees the send's timer.
-func (b *cancelBody) Close() error {
-	defer b.cancel()
-	return b.ReadCloser.Close()
 }
 
 func closeBody(resp *http.Response) {
