@@ -51,7 +51,6 @@ export function newKey(source = globalThis.crypto) {
 
 const NOT_FINAL = new Set(['PROCESSING', 'PENDING', 'UNKNOWN', 'IN_PROGRESS']);
 const FAILED = new Set(['FAILED', 'DECLINED']);
-const NOTHING_RAN = new Set(['too-late', 'unavailable']);
 
 /**
  * Judges one answer.
@@ -77,7 +76,9 @@ export function classify({ status, code = '', state = '', readable = true }) {
     case 425: case 429: return keep(false);
   }
   if (status >= 400 && status < 500) return settle('refused');
-  return keep(!(status >= 500 && NOTHING_RAN.has(code)));
+  // A 5xx never proves that nothing ran, whatever its code says: a server that cannot
+  // reach its records may not know that it has claimed the key.
+  return keep(true);
 }
 
 /** Time for production; tests hand in their own. Milliseconds. */

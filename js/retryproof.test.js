@@ -160,8 +160,19 @@ test('what lets go of the key, and what does not', async () => {
 
 // case 6
 test('answers from before anything ran leave no doubt, so a later refusal is definite', async () => {
-  const { client } = setup([problem(429, 'too-many'), problem(401, 'unauthorized'), problem(503, 'too-late'), problem(400, 'invalid')]);
+  const { client } = setup([problem(429, 'too-many'), problem(401, 'unauthorized'), problem(425, 'too-early'), problem(400, 'invalid')]);
   assert.equal((await client.send(request)).outcome, 'refused');
+});
+
+// case 27
+test('no 5xx is a proof that nothing ran, whatever its code', async () => {
+  for (const code of ['too-late', 'unavailable', 'conflict', 'read-only', 'unknown', 'too-many']) {
+    assert.equal(classify({ status: 503, code }).doubt, true, code);
+    const { client } = setup([problem(503, code), problem(404, 'not-found')]);
+    const got = await client.send(request);
+    assert.equal(got.outcome, 'pending', code);
+    assert.equal((await client.send(request)).key, got.key, code);
+  }
 });
 
 test('a killed app finds its intent and resumes it with the same key', async () => {
