@@ -32,20 +32,30 @@ var notRecorded = []string{
 // and neither are trailers. Content-Length is computed again.
 func NotRecorded() []string { return slices.Clone(notRecorded) }
 
-// recordable is the part of a header that is stored.
+// recordable is the part of a header that is stored. Names count however they are
+// spelled: net/http sends h["set-cookie"] as it is. A name without values is kept,
+// since it keeps a header away.
 func recordable(h http.Header) map[string][]string {
+	hops := map[string]bool{}
+	for name, lines := range h { // order: builds a set
+		if http.CanonicalHeaderKey(name) == "Connection" {
+			for hop := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+				hops[http.CanonicalHeaderKey(trimOWS(hop))] = true
+			}
+		}
+	}
 	out := make(map[string][]string, len(h))
 	for name, values := range h { // order: each name by itself
-		if !slices.Contains(notRecorded, name) && !strings.HasPrefix(name, http.TrailerPrefix) {
+		if stays(name) && !hops[http.CanonicalHeaderKey(name)] {
 			out[name] = slices.Clone(values)
 		}
 	}
-	for _, line := range h.Values("Connection") {
-		for name := range strings.SplitSeq(line, ",") {
-			delete(out, http.CanonicalHeaderKey(trimOWS(name)))
-		}
-	}
 	return out
+}
+
+// stays reports a name that may be stored.
+func stays(name string) bool {
+	return !slices.Contains(notRecorded, http.CanonicalHeaderKey(name)) && !strings.HasPrefix(name, http.TrailerPrefix)
 }
 
 // answer is what the recorder has seen, as it is stored.
@@ -58,8 +68,8 @@ func (r *recorder) answer() effect.Answer {
 func writeAnswer(w http.ResponseWriter, r *http.Request, a effect.Answer) {
 	h := w.Header()
 	for name, values := range a.Header { // order: each name by itself
-		if !slices.Contains(notRecorded, name) { // another version may have stored more
-			h[name] = slices.Clone(values)
+		if stays(name) { // another version may have stored more
+			h[name] = slices.Clone(values) // none: suppressed
 		}
 	}
 	if !bodyAllowed(a.Status) {
@@ -132,9 +142,10 @@ func withoutBody(a effect.Answer, id retryproof.ID) effect.Answer {
 	if header == nil {
 		header = map[string][]string{}
 	}
-	for _, name := range bodyHeaders {
-		delete(header, name)
-	}
+	maps.DeleteFunc(header, func(name string, _ []string) bool {
+		name = http.CanonicalHeaderKey(name)
+		return name == "Content-Type" || slices.Contains(bodyHeaders, name)
+	})
 	header["Content-Type"] = []string{"application/json"}
 	return effect.Answer{Status: a.Status, Header: header, Body: stateJSON(id, state, "not-kept")}
 }

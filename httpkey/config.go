@@ -18,7 +18,8 @@ const (
 	// HeaderReplayed is "true" on an answer that comes from a record.
 	HeaderReplayed = "Idempotency-Replayed"
 	// HeaderExpires is on every recorded answer, also the first time: the HTTP date
-	// up to which a repeat gets it word for word. Afterwards the durable record
+	// up to which a repeat gets it word for word. A first answer that left before it
+	// was recorded, since it was streamed, has it as a trailer. Afterwards the durable record
 	// answers. The key never becomes new again while that record exists.
 	HeaderExpires = "Idempotency-Key-Expires"
 	// HeaderBody is "not-kept" on the repeat of an answer that was too large.
@@ -35,7 +36,14 @@ type Config struct {
 	Caller func(*http.Request) (string, error)
 	// Endpoint is the first part of a key's scope: what is asked of whom. Two
 	// requests whose meaning differs in the path or the query must have two
-	// endpoints, unless Read covers the difference. Defaults to DefaultEndpoint.
+	// endpoints, unless Read covers the difference.
+	//
+	// The default does NOT look at the host. A server that is another service, or
+	// another tenant, under each host name MUST set Endpoint and put its own name for
+	// that into it; otherwise one caller's key on two hosts is one effect, and the
+	// second host answers with what the first one said. Decide before the first
+	// request: effects are named after it, so after a change no retry finds the
+	// record of its first send. Defaults to DefaultEndpoint.
 	Endpoint func(*http.Request) string
 	// Methods need a key; others go straight to the handler. Defaults to POST and
 	// PATCH.
@@ -145,6 +153,13 @@ func (c Config) Validate() error {
 // it, so one key on two resources is two effects. The order of several values of
 // one parameter counts. A handler behind http.StripPrefix sees a shorter path: wrap
 // outside of it, or set Endpoint.
+//
+// The host is NOT part of it: virtual hosts that are different services must set
+// Config.Endpoint. The host is what the client calls the server, not what the server
+// is, and a retry often goes through another name: a fallback, a port, an address.
+// With the host in it that retry would be a second effect, a second charge perhaps;
+// without it the worst is that a key which one caller sends to two services is
+// answered once.
 func DefaultEndpoint(r *http.Request) string {
 	endpoint := r.Method + " " + r.URL.EscapedPath()
 	if r.URL.RawQuery == "" {

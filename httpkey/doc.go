@@ -61,7 +61,8 @@
 // # Recorded headers
 //
 // What the handler set is recorded, values apart as they were, except for headers
-// that belong to one response or one client; see [NotRecorded]. A body larger than
+// that belong to one response or one client; see [NotRecorded]. A header that it took
+// away, or keeps net/http from guessing, stays away on a repeat. A body larger than
 // MaxAnswer is sent but not kept: a repeat then gets the same status and headers
 // with a short JSON body that names the effect, and [HeaderBody] says so.
 package httpkey

@@ -59,6 +59,7 @@ type keyed struct {
 	// owner says that this request ran the effect: its own answer is no replay, also
 	// when somebody else, a webhook perhaps, recorded the outcome first.
 	owner bool
+	asked time.Time // when the record was asked last
 	ask   effect.Request
 	body  []byte
 	value any
@@ -172,6 +173,7 @@ func (x *keyed) begin() (effect.Decision, *effect.Attempt, error) {
 	config := x.m.engine.Config()
 	ctx, cancel := config.Clock.WithTimeout(context.WithoutCancel(x.r.Context()), config.WriteTimeout)
 	defer cancel()
+	x.asked = config.Clock.Now()
 	d, attempt, err := x.m.engine.Begin(ctx, x.ask)
 	if err != nil || d.Verdict != effect.Busy && d.Verdict != effect.Pointer {
 		return d, attempt, err
@@ -183,6 +185,7 @@ func (x *keyed) begin() (effect.Decision, *effect.Attempt, error) {
 	x.w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
 	again := x.ask
 	again.Wait = wait
+	x.asked = config.Clock.Now()
 	later, attempt, err := x.m.engine.Begin(x.r.Context(), again)
 	if err != nil { // it was there a moment ago: that is still true
 		return d, nil, nil
@@ -194,11 +197,7 @@ func (x *keyed) begin() (effect.Decision, *effect.Attempt, error) {
 // the handler leaves.
 func (x *keyed) run(a *effect.Attempt) {
 	state := &exchange{value: x.value}
-	rec := newRecorder(x.w, x.m.config.MaxAnswer, func(status int, h http.Header) {
-		if x.m.config.ending(state, a, status) == EndSucceeded {
-			x.expires(h, x.answerEnd())
-		}
-	})
+	rec := newRecorder(x.w, x.m.config.MaxAnswer)
 	ctx, cancel := a.Context(context.WithValue(x.r.Context(), exchangeKey{}, state))
 	defer cancel()
 	returned := false
@@ -241,9 +240,9 @@ func (x *keyed) end(ctx context.Context, a *effect.Attempt, state *exchange, rec
 		if how == EndFailed {
 			f.State = effect.Failed
 		}
-		until := x.answerEnd()
+		until := x.answerEnd(x.m.engine.Config().Clock.Now())
 		if d, err = a.Finish(ctx, f); err == nil && d.Answer != nil && d.Claim == nil {
-			x.expires(rec.decided, until)
+			x.expires(rec, until)
 			rec.send()
 			return
 		}
@@ -253,19 +252,20 @@ func (x *keyed) end(ctx context.Context, a *effect.Attempt, state *exchange, rec
 			rec.send() // not freed: the claim goes stale; the refusal is true all the same
 			return
 		}
-		d = effect.Decision{Verdict: effect.Busy} // another owner was faster
+		d, err = a.Unknown(ctx) // another owner was faster: nothing is written, the record says what is so
 	default:
-		d, err = a.Unknown(ctx)
-		if err == nil && d.Verdict == effect.Pointer && rec.status < 500 && rec.status != http.StatusAccepted {
-			break // the handler's answer would say more than is known
-		}
-		if err != nil || d.Verdict == effect.Pointer {
+		// The handler's own answer goes out only if it does not say more than is known.
+		if d, err = a.Unknown(ctx); (err != nil || d.Verdict == effect.Pointer) && leavesOpen(rec.status) {
 			rec.send()
 			return
 		}
 	}
 	x.instead(d, err, rec)
 }
+
+// leavesOpen reports a status that tells the client no more than that it is not
+// known.
+func leavesOpen(status int) bool { return status >= 500 || status == http.StatusAccepted }
 
 // instead answers with what the record says, since this attempt's own answer is
 // not what repeats will hear. Too late for a client that has been sent it already.
@@ -285,15 +285,19 @@ func (x *keyed) instead(d effect.Decision, err error, rec *recorder) {
 // settled, since repeats get that too; else with what it wrote.
 func (x *keyed) answerSettled(d effect.Decision, rec *recorder) {
 	fresh := d.Verdict == effect.Replay && d.Answer != nil && d.Claim == nil // not somebody else's record
+	until := x.answerEnd(x.asked)
+	if fresh {
+		x.expires(rec, until)
+	}
 	switch {
 	case rec.sent:
 	case fresh && d.Answer.Status != 0:
 		rec.withdraw()
-		x.expires(x.w.Header(), x.answerEnd())
+		setExpires(x.w.Header(), until)
 		writeAnswer(x.w, x.r, *d.Answer)
 	case d.Verdict == 0 && rec.silent:
 		x.refuse(retryproof.Refused(retryproof.CodeUnavailable, "the request was given up; nothing was done", nil))
-	case fresh, d.Verdict == 0, d.Verdict == effect.Pointer && !rec.silent:
+	case fresh, d.Verdict == 0, d.Verdict == effect.Pointer && !rec.silent && leavesOpen(rec.status):
 		rec.send()
 	default:
 		rec.withdraw()
@@ -340,14 +344,14 @@ func (x *keyed) replayFinal(d effect.Decision) {
 		x.w.Header().Set(HeaderBody, "not-kept")
 	}
 	h := x.w.Header()
-	if x.owner {
-		x.expires(h, x.answerEnd())
-		writeAnswer(x.w, x.r, a)
-		return
+	if !x.owner {
+		h.Set(HeaderReplayed, "true")
 	}
-	h.Set(HeaderReplayed, "true")
-	if d.Claim != nil && !d.Claim.ExpiresAt.IsZero() {
-		x.expires(h, d.Claim.ExpiresAt)
+	switch {
+	case d.Claim != nil && !d.Claim.ExpiresAt.IsZero():
+		setExpires(h, d.Claim.ExpiresAt)
+	case d.Claim != nil && d.CompleteClaim, x.owner: // the claim has just been filled
+		setExpires(h, x.answerEnd(x.asked))
 	}
 	writeAnswer(x.w, x.r, a)
 }
@@ -382,10 +386,18 @@ func (x *keyed) refuse(err error) {
 	p.Write(x.w)
 }
 
-// answerEnd is when an answer that is recorded now expires, at the earliest.
-func (x *keyed) answerEnd() time.Time {
-	c := x.m.engine.Config()
-	return c.Clock.Now().Add(c.AnswerTTL)
+// answerEnd is when an answer that is recorded at a moment, or after it, expires at
+// the earliest.
+func (x *keyed) answerEnd(at time.Time) time.Time { return at.Add(x.m.engine.Config().AnswerTTL) }
+
+// expires says how long the answer is kept. One whose header has left says so in a
+// trailer: when it left, nobody knew whether there would be a record.
+func (x *keyed) expires(rec *recorder, at time.Time) {
+	if rec.sent {
+		x.w.Header().Set(http.TrailerPrefix+HeaderExpires, httpDate(at))
+		return
+	}
+	setExpires(rec.decided, at)
 }
 
-func (x *keyed) expires(h http.Header, at time.Time) { h.Set(HeaderExpires, httpDate(at)) }
+func setExpires(h http.Header, at time.Time) { h.Set(HeaderExpires, httpDate(at)) }

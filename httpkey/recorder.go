@@ -3,7 +3,6 @@ package httpkey
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -18,14 +17,11 @@ import (
 // A client that went away does not show: writes succeed and are recorded, since
 // the effect is under way and its answer will be asked for again.
 type recorder struct {
-	w      http.ResponseWriter
-	base   http.Header // what outer handlers had set before
-	shown  http.Header // what of the handler's is in the connection's header
-	header http.Header // what the handler sees and changes
-	limit  int
-	// commit is told the status right before the header is sent.
-	commit func(status int, header http.Header)
-
+	w         http.ResponseWriter
+	base      http.Header // what outer handlers had set before
+	shown     http.Header // what of the handler's is in the connection's header
+	header    http.Header // what the handler sees and changes
+	limit     int
 	status    int         // 0 until the handler decided
 	decided   http.Header // header at that moment, for the client
 	body      []byte
@@ -35,12 +31,12 @@ type recorder struct {
 	clientErr error
 }
 
-func newRecorder(w http.ResponseWriter, limit int, commit func(int, http.Header)) *recorder {
+func newRecorder(w http.ResponseWriter, limit int) *recorder {
 	base := w.Header().Clone()
 	if base == nil {
 		base = http.Header{}
 	}
-	return &recorder{w: w, base: base, shown: base, header: base.Clone(), limit: limit, commit: commit}
+	return &recorder{w: w, base: base, shown: base, header: base.Clone(), limit: limit}
 }
 
 // Header implements http.ResponseWriter.
@@ -79,30 +75,6 @@ func (r *recorder) Write(p []byte) (int, error) {
 
 // WriteString implements io.StringWriter.
 func (r *recorder) WriteString(s string) (int, error) { return r.Write([]byte(s)) }
-
-// ReadFrom implements io.ReaderFrom. What is not recorded any more goes to the
-// client the short way, by the connection's own ReadFrom.
-func (r *recorder) ReadFrom(src io.Reader) (int64, error) {
-	var total int64
-	buf := make([]byte, 32<<10)
-	for !r.dropped || !r.sent || r.clientErr != nil {
-		n, readErr := src.Read(buf)
-		total += int64(n)
-		if n > 0 {
-			if _, err := r.Write(buf[:n]); err != nil {
-				return total, err
-			}
-		}
-		if readErr == io.EOF {
-			return total, nil
-		}
-		if readErr != nil {
-			return total, readErr
-		}
-	}
-	n, err := io.Copy(r.w, src)
-	return total + n, err
-}
 
 // record keeps p unless the body is too large; then the header and what was held
 // go to the client, and nothing is kept.
@@ -155,7 +127,6 @@ func (r *recorder) send() {
 		return
 	}
 	r.sent = true
-	r.commit(r.status, r.decided)
 	r.show(r.decided)
 	r.w.WriteHeader(r.status)
 	if len(r.body) > 0 {
@@ -180,7 +151,7 @@ func (r *recorder) trailers() {
 		return
 	}
 	for name, values := range r.header { // order: each name by itself
-		if strings.HasPrefix(name, http.TrailerPrefix) || declaredTrailer(r.decided, name) {
+		if strings.HasPrefix(name, http.TrailerPrefix) || declaredTrailer(r.decided, http.CanonicalHeaderKey(name)) {
 			r.w.Header()[name] = values
 		}
 	}
@@ -230,12 +201,18 @@ func (r *recorder) sniff(more []byte) {
 	r.decided.Set("Content-Type", http.DetectContentType(head))
 }
 
-// changed is what the handler itself put into the header.
+// changed is what the handler itself did to the header. A name without values is
+// one that it suppressed or removed.
 func (r *recorder) changed() http.Header {
 	out := http.Header{}
 	for name, values := range r.decided { // order: each name by itself
-		if !slices.Equal(values, r.base[name]) {
+		if before, had := r.base[name]; !had || !slices.Equal(values, before) {
 			out[name] = values
+		}
+	}
+	for name := range r.base { // order: each name by itself
+		if _, kept := r.decided[name]; !kept {
+			out[name] = nil
 		}
 	}
 	return out
