@@ -38,8 +38,8 @@ func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
 // ParseKey checks the syntax of a key (mission A4): 1 to [MaxKeyBytes] bytes of
 // visible ASCII (0x21 to 0x7e). Blanks, control bytes and non-ASCII bytes are
-// refused, and so is an e-mail address, since keys end up in tables and support
-// tools and must carry no personal data.
+// refused, and so is a key with an e-mail address anywhere in it, since keys end up
+// in tables and support tools and must carry no personal data.
 //
 // The error is an [*Error] with Outcome NotDone and code [CodeKeyMissing] or
 // [CodeKeyMalformed].
@@ -56,7 +56,7 @@ func ParseKey(s string) (Key, error) {
 		}
 	}
 	if looksLikeEmail(s) {
-		return "", keyError(CodeKeyMalformed, "the idempotency key looks like an e-mail address", "keys are kept in tables and support tools: use a random id")
+		return "", keyError(CodeKeyMalformed, "the idempotency key contains what looks like an e-mail address", "keys are kept in tables and support tools: use a random id")
 	}
 	return Key(s), nil
 }
@@ -107,16 +107,38 @@ func unquote(s string) (string, bool) {
 	return b.String(), true
 }
 
-// looksLikeEmail reports something@domain.tld. It is a guard against an obvious
-// mistake, not a validator of addresses.
+// looksLikeEmail reports something@domain.tld anywhere in s. It is a guard against
+// an obvious mistake, not a validator of addresses: what follows the '@' must be a
+// label, a dot and two letters, so that "order@42" and "v@1.2" pass.
 func looksLikeEmail(s string) bool {
-	at := strings.LastIndexByte(s, '@')
-	if at <= 0 || at == len(s)-1 {
-		return false
+	for i := 1; i < len(s); i++ {
+		if s[i] == '@' && s[i-1] != '@' && startsWithDomain(s[i+1:]) {
+			return true
+		}
 	}
-	dot := strings.LastIndexByte(s[at:], '.')
-	return dot > 1 && dot < len(s[at:])-1
+	return false
 }
+
+func startsWithDomain(s string) bool {
+	for label, i := 0, 0; i < len(s); i++ {
+		switch {
+		case s[i] != '.':
+			if !letter(s[i]) && (s[i] < '0' || s[i] > '9') && s[i] != '-' && s[i] != '_' {
+				return false
+			}
+			label++
+		case label == 0:
+			return false
+		case i+2 < len(s) && letter(s[i+1]) && letter(s[i+2]):
+			return true
+		default:
+			label = 0
+		}
+	}
+	return false
+}
+
+func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
 func keyError(code Code, message, hint string) error {
 	return &Error{Outcome: NotDone, Code: code, Message: message, Hint: hint}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -68,6 +69,22 @@ func TestKeySyntax(t *testing.T) {
 		{"e-mail", []string{"ann@example.com"}, "", malformed},
 		{"quoted e-mail", []string{`"ann@example.com"`}, "", malformed},
 		{"e-mail in a prefix", []string{"order-ann@mail.example.com"}, "", malformed},
+		{"e-mail with a final dot", []string{"bob@example.com."}, "", malformed},
+		{"e-mail and a number", []string{"bob@example.com@1"}, "", malformed},
+		{"e-mail inside", []string{"pay:bob@example.co.uk/42"}, "", malformed},
+		{"e-mail and a suffix", []string{"bob@example.com-42"}, "", malformed},
+		{"e-mail after another at sign", []string{"@x@bob@example.com"}, "", malformed},
+		{"e-mail with a digit domain", []string{"bob@163.com"}, "", malformed},
+		{"e-mail with a hyphen and capitals", []string{"BOB+x@MY-SHOP.example"}, "", malformed},
+		{"order at number", []string{"order@42"}, "order@42", ""},
+		{"order at version", []string{"order@1.2.3"}, "order@1.2.3", ""},
+		{"order at amount", []string{"42@30.00eur"}, "42@30.00eur", ""},
+		{"one letter after the dot", []string{"a@b.c"}, "a@b.c", ""},
+		{"two at signs", []string{"a@@b.com"}, "a@@b.com", ""},
+		{"domain without at sign", []string{"example.com/42"}, "example.com/42", ""},
+		{"UUID", []string{"0192f0c4-5b7e-7c1a-9d3e-2f4b8a6c1e07"}, "0192f0c4-5b7e-7c1a-9d3e-2f4b8a6c1e07", ""},
+		{"base64url", []string{"q83vEjRW_eJ-kKvN7wEjRQ"}, "q83vEjRW_eJ-kKvN7wEjRQ", ""},
+		{"base64", []string{"q83vEjRW/eJ+kKvN7wEjRQ=="}, "q83vEjRW/eJ+kKvN7wEjRQ==", ""},
 		{"at sign alone", []string{"a@b"}, "a@b", ""},
 		{"at sign in front", []string{"@a.b"}, "@a.b", ""},
 		{"at sign at the end", []string{"a.b@"}, "a.b@", ""},
@@ -93,7 +110,7 @@ func TestKeySyntax(t *testing.T) {
 }
 
 func FuzzKeyFromHeader(f *testing.F) {
-	for _, seed := range []string{"", " ", "K1", `"K1"`, `"K\"1"`, `"K\\"`, `"`, "a@b.c", "\xff", "K1;a=1"} {
+	for _, seed := range []string{"", " ", "K1", `"K1"`, `"K\"1"`, `"K\\"`, `"`, "a@b.c", "\xff", "K1;a=1", "bob@example.com.", "bob@example.com@1", `"order@42"`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, v string) {
@@ -119,8 +136,15 @@ func FuzzParseKey(f *testing.F) {
 	f.Add("")
 	f.Add("a b")
 	f.Add(strings.Repeat("k", 256))
+	f.Add("bob@example.com.")
+	f.Add("bob@example.com@1")
+	f.Add("order@42")
+	address := regexp.MustCompile(`[^@]@[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.[A-Za-z]{2}`)
 	f.Fuzz(func(t *testing.T, s string) {
 		key, err := retryproof.ParseKey(s)
+		if err == nil && address.MatchString(s) {
+			t.Fatalf("accepted %q, which holds an e-mail address", s)
+		}
 		if err == nil && (string(key) != s || s == "" || len(s) > retryproof.MaxKeyBytes || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })) {
 			t.Fatalf("accepted %q as %q", s, string(key))
 		}
