@@ -18,7 +18,7 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var from syscall.Overlapped // byte 0
+	var from syscall.Overlapped                                                                   // byte 0
 	ok, _, err := lockFileEx.Call(f.Fd(), lockExclusive, 0, 1, 0, uintptr(unsafe.Pointer(&from))) //nolint:gosec // the call takes it
 	if ok == 0 {
 		_ = f.Close()
