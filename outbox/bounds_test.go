@@ -79,6 +79,7 @@ func TestConfigIsCheckedWithItsFormulas(t *testing.T) {
 		{outbox.Config{MinBackoff: time.Minute}, []string{"0 ≤ MinBackoff ≤ MaxBackoff fails: 1m0s, 30s"}},
 		{outbox.Config{Batch: -1, MinBackoff: -1, Lease: -1}, []string{"Batch -1", "MinBackoff", "Lease > SendTimeout"}},
 		{outbox.Config{MaxAttempts: -1}, []string{"MaxAttempts -1"}},
+		{outbox.Config{ParkAfter: -1}, []string{"ParkAfter -1ns"}},
 	} {
 		err := c.config.Validate()
 		if (err == nil) != (len(c.want) == 0) {

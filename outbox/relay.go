@@ -14,8 +14,10 @@
 //
 // Does not promise: one send. A relay that dies between the answer and the delete
 // sends again, after the queue's dedup window too; the consumer's inbox catches
-// that. A parked row no longer holds back its group: later events overtake it,
-// which Config.Observe counts as "parked".
+// that. A row holds back its group only while it may still be sent: at the latest
+// after Config.ParkAfter of failures it is parked, whatever else is sent. A parked
+// row no longer holds back its group: later events overtake it, which
+// Config.Observe counts as "parked". Until then Stats.OldestAt grows old.
 //
 // Crash points: after the claim, the lease ends and another relay sends; after
 // the send, the same row is sent again; after the delete, done.
@@ -25,6 +27,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -54,10 +57,19 @@ type Config struct {
 	MinBackoff time.Duration
 	// MaxBackoff is the longest wait. Defaults to 30 s.
 	MaxBackoff time.Duration
-	// MaxAttempts parks a row that failed so often while other rows were sent; an
-	// outage of the queue parks nothing. A refusal with CodePermanent parks at
-	// once. Defaults to 20.
+	// MaxAttempts parks a row that failed so often while other rows were sent. A
+	// refusal with CodePermanent parks at once. Defaults to 20.
 	MaxAttempts int
+	// ParkAfter parks a row that failed MaxAttempts times, and for so long, whether
+	// or not anything else is sent: a merchant that is alone with a bad row waits no
+	// longer. An outage of the queue that is shorter parks nothing.
+	//
+	// How long a row has failed is told by its stored attempts: the shortest time
+	// that they can have taken. So neither a row that waited for a relay, nor one
+	// that was redriven, is parked for its age, and no clock is compared. Since the
+	// waits are between half and all of the backoff, it is parked within about two
+	// ParkAfter. Defaults to 24 h.
+	ParkAfter time.Duration
 	// Check refuses a row that must not be sent; it is parked with the error as
 	// the reason. Defaults to accepting every row.
 	Check func(retryproof.Event) error
@@ -89,6 +101,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxAttempts == 0 {
 		c.MaxAttempts = 20
 	}
+	if c.ParkAfter == 0 {
+		c.ParkAfter = 24 * time.Hour
+	}
 	if c.Check == nil {
 		c.Check = func(retryproof.Event) error { return nil }
 	}
@@ -111,8 +126,8 @@ func (c Config) Validate() error {
 	if c.Batch < 0 || c.MaxAttempts < 0 {
 		errs = append(errs, fmt.Errorf("outbox: Batch %d and MaxAttempts %d must not be negative", c.Batch, c.MaxAttempts))
 	}
-	if c.SendTimeout < 0 {
-		errs = append(errs, fmt.Errorf("outbox: SendTimeout is %v, must not be negative", c.SendTimeout))
+	if c.SendTimeout < 0 || c.ParkAfter < 0 {
+		errs = append(errs, fmt.Errorf("outbox: SendTimeout is %v and ParkAfter %v, must not be negative", c.SendTimeout, c.ParkAfter))
 	}
 	if c.Lease <= c.SendTimeout {
 		errs = append(errs, fmt.Errorf("outbox: Lease > SendTimeout fails: %v ≤ %v: a lease would end during a send", c.Lease, c.SendTimeout))
@@ -191,13 +206,32 @@ func (r *Relay) publish(ctx context.Context, row Row) (bool, error) {
 	r.config.Observe("failed", row.Event)
 	permanent := retryproof.OutcomeOf(err) == retryproof.NotDone && retryproof.CodeOf(err) == retryproof.CodePermanent
 	alive := !r.lastSent.IsZero() && r.config.Clock.Now().Sub(r.lastSent) < 2*r.config.MaxBackoff
-	if permanent || row.Attempts >= r.config.MaxAttempts && alive {
+	if permanent || row.Attempts >= r.config.MaxAttempts && (alive || r.failedFor(row.Attempts) >= r.config.ParkAfter) {
 		return r.park(ctx, row, err)
 	}
 	wait := r.backoff(row.Attempts)
 	wait = wait/2 + time.Duration(entropy.Fraction(r.config.Rand)*float64(wait/2))
 	deferErr := r.giveBack(ctx, Defer{EventID: row.ID, NextAt: r.config.Clock.Now().Add(wait), Reason: reason(err)})
 	return false, errors.Join(fmt.Errorf("outbox: send %s: %w", row.ID, err), deferErr)
+}
+
+// failedFor is the shortest time from a row's first try to the last of so many.
+// Between two tries lies half of a backoff at least, or the lease of a relay that
+// died with the row.
+func (r *Relay) failedFor(attempts int) time.Duration {
+	total := time.Duration(0)
+	for n := 1; n < attempts; n++ {
+		wait := min(r.backoff(n)/2, r.config.Lease)
+		if r.backoff(n) == r.config.MaxBackoff { // and so from here on
+			rest := time.Duration(attempts - n)
+			if wait > 0 && rest > (math.MaxInt64-total)/wait {
+				return math.MaxInt64
+			}
+			return total + rest*wait
+		}
+		total += wait
+	}
+	return total
 }
 
 // backoff doubles from MinBackoff up to MaxBackoff.
