@@ -8,6 +8,7 @@ import (
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/ledger"
 	"github.com/retryproof/retryproof/notify"
 	"github.com/retryproof/retryproof/store/internal/record"
 )
@@ -24,36 +25,32 @@ func noteInbox(ctx context.Context, q query, k retryproof.InboxKey, now time.Tim
 }
 
 // applySQL records a message and, when it is the first, its effect, in one statement.
-const applySQL = `WITH seen AS (
+var applySQL = newEntrySQL(func(skip string) string {
+	return `WITH seen AS (
 	INSERT INTO inbox (event_id, source, consumer, noted_at) VALUES ($1::text, $2::text, $3::text, $4::bigint)
 	ON CONFLICT DO NOTHING RETURNING 1
-), posted AS (
-	INSERT INTO postings (ref, account, currency, amount, created_at)
-	SELECT p.ref, p.account, p.currency, p.amount, $4::bigint
-	FROM unnest($5::text[], $6::text[], $7::text[], $8::bigint[]) AS p (ref, account, currency, amount)
-	WHERE EXISTS (SELECT FROM seen)
-	ON CONFLICT DO NOTHING RETURNING account, currency, amount
-), balanced AS (
+), ` + postedSQL(5, "$4", "EXISTS (SELECT FROM seen)", skip) + `, balanced AS (
 	` + balanceSQL + `
 ), published AS (
 	INSERT INTO outbox (event_id, type, group_key, body, at, attempts, leased_by, reason)
 	SELECT e.id, e.type, e.grp, e.body, e.at, 0, '', ''
-	FROM unnest($9::text[], $10::text[], $11::text[], $12::bytea[], $13::bigint[]) WITH ORDINALITY AS e (id, type, grp, body, at, n)
+	FROM unnest($10::text[], $11::text[], $12::text[], $13::bytea[], $14::bigint[]) WITH ORDINALITY AS e (id, type, grp, body, at, n)
 	WHERE EXISTS (SELECT FROM seen)
 	ORDER BY e.n
 	ON CONFLICT DO NOTHING
 ), intended AS (
 	INSERT INTO notifications (event_id, channel, replace_id, recipient, title, body, state, sends, created_at)
 	SELECT i.event, i.channel, i.replace_id, i.recipient, i.title, i.body, 'PENDING', 0, i.at
-	FROM unnest($14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::bigint[]) AS i (event, channel, replace_id, recipient, title, body, at)
+	FROM unnest($15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::bigint[]) AS i (event, channel, replace_id, recipient, title, body, at)
 	WHERE EXISTS (SELECT FROM seen)
 	ON CONFLICT DO NOTHING
 )
 SELECT EXISTS (SELECT FROM seen)`
+})
 
 // Apply records the message and, the first time, its effect.
 func (i inboxStore) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
-	err := errors.Join(record.CheckInbox(a.Key), record.CheckPostings(a.Postings), record.CheckIntents(a.Intents), record.CheckEvents(a.Events))
+	err := errors.Join(record.CheckInbox(a.Key), ledger.Check(a.Postings), record.CheckIntents(a.Intents), record.CheckEvents(a.Events))
 	if err != nil {
 		return false, err
 	}
@@ -61,7 +58,9 @@ func (i inboxStore) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
 	args = append(append(args, postingArrays(a.Postings)...), eventArrays(a.Events)...)
 	args = append(args, intentArrays(record.NewIntents(a.Intents, a.Now))...)
 	var first bool
-	err = i.s.write(ctx, statement{applySQL, args, eachRow(func(row scanner) error { return row.Scan(&first) })})
+	err = posting(applySQL, func(sql string) error {
+		return i.s.write(ctx, statement{sql, args, eachRow(func(row scanner) error { return row.Scan(&first) })})
+	})
 	return first && err == nil, err
 }
 
@@ -85,9 +84,11 @@ func intentArrays(intents []notify.Intent) []any {
 // Forget deletes old records and leaves those that somebody has locked for later, so
 // that it waits for nobody.
 func (i inboxStore) Forget(ctx context.Context, before time.Time, limit int) (int, error) {
-	n, err := i.s.countChanged(ctx, `DELETE FROM inbox WHERE (event_id, source, consumer) IN (
+	n, err := i.s.countChanged(ctx, `WITH old AS MATERIALIZED (
 		SELECT event_id, source, consumer FROM inbox WHERE noted_at < $1
-		ORDER BY noted_at, event_id, source, consumer LIMIT $2 FOR UPDATE SKIP LOCKED)`, record.Micros(before), max(limit, 0))
+		ORDER BY noted_at, event_id, source, consumer LIMIT $2 FOR UPDATE SKIP LOCKED
+	) DELETE FROM inbox USING old
+	WHERE inbox.event_id = old.event_id AND inbox.source = old.source AND inbox.consumer = old.consumer`, record.Micros(before), max(limit, 0))
 	return int(n), err
 }
 
@@ -118,6 +119,9 @@ func (n notifyStore) intents(ctx context.Context, where string, args ...any) ([]
 
 // Intent reads one intent.
 func (n notifyStore) Intent(ctx context.Context, k notify.Key) (*notify.Intent, error) {
+	if cannotExist(k.EventID, k.Channel) {
+		return nil, nil
+	}
 	found, err := n.intents(ctx, "event_id = $1 AND channel = $2", k.EventID, k.Channel)
 	if err != nil || len(found) == 0 {
 		return nil, err

@@ -30,6 +30,9 @@ func (l ledgerStore) Payment(ctx context.Context, id retryproof.ID) (payments.Pa
 
 // Balance reads a merchant's kept balance, or adds up another account.
 func (l ledgerStore) Balance(ctx context.Context, account, currency string) (int64, error) {
+	if cannotExist(account, currency) {
+		return 0, nil
+	}
 	sql := "SELECT coalesce(sum(amount), 0)::bigint FROM postings WHERE account = $1 AND currency = $2"
 	if record.KeepsBalance(account) {
 		sql = "SELECT balance FROM accounts WHERE account = $1 AND currency = $2"
@@ -43,20 +46,15 @@ func (l ledgerStore) Balance(ctx context.Context, account, currency string) (int
 	return sum, nil
 }
 
-const postSQL = `WITH posted AS (
-	INSERT INTO postings (ref, account, currency, amount, created_at)
-	SELECT p.ref, p.account, p.currency, p.amount, $1::bigint
-	FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[]) AS p (ref, account, currency, amount)
-	ON CONFLICT DO NOTHING RETURNING account, currency, amount
-)
-` + balanceSQL
+var postSQL = newEntrySQL(func(skip string) string { return "WITH " + postedSQL(2, "$1", "true", skip) + "\n" + balanceSQL })
 
-// Post writes one entry.
+// Post writes entries.
 func (l ledgerStore) Post(ctx context.Context, postings []ledger.Posting, now time.Time) error {
-	if err := record.CheckPostings(postings); err != nil {
+	if err := ledger.Check(postings); err != nil {
 		return err
 	}
-	return l.s.write(ctx, statement{postSQL, append([]any{record.Micros(now)}, postingArrays(postings)...), noRows})
+	args := append([]any{record.Micros(now)}, postingArrays(postings)...)
+	return posting(postSQL, func(sql string) error { return l.s.write(ctx, statement{sql, args, noRows}) })
 }
 
 const auditSQL = `SELECT
@@ -120,6 +118,9 @@ func (h hopStore) AddSightings(ctx context.Context, seen []payments.Sighting) er
 
 // Sightings lists a payment's counts.
 func (h hopStore) Sightings(ctx context.Context, id retryproof.ID) ([]payments.Sighting, error) {
+	if cannotExist(string(id)) {
+		return nil, nil
+	}
 	var out []payments.Sighting
 	err := h.s.read(ctx, statement{"SELECT hop, what, n, last_at FROM sightings WHERE payment_id = $1 ORDER BY hop, what", []any{string(id)},
 		list(&out, func(row scanner) (payments.Sighting, error) {
@@ -137,16 +138,19 @@ type janitor struct{ s *Store }
 var _ payments.Janitor = janitor{}
 
 // ForgetClaims deletes expired claims, then abandoned ones, and leaves those that
-// somebody has locked for later.
+// somebody has locked for later. What to delete is chosen once, in a query of its own:
+// PostgreSQL may run a subquery of IN again for each row, and its limit with it.
 func (j janitor) ForgetClaims(ctx context.Context, now, abandoned time.Time, limit int) (int, error) {
-	n, err := j.s.countChanged(ctx, `DELETE FROM claims WHERE scope_id IN (
+	n, err := j.s.countChanged(ctx, `WITH old AS MATERIALIZED (
 		SELECT scope_id FROM claims WHERE expires_at < $1
-		ORDER BY expires_at, scope_id LIMIT $2 FOR UPDATE SKIP LOCKED)`, record.Micros(now), max(limit, 0))
+		ORDER BY expires_at, scope_id LIMIT $2 FOR UPDATE SKIP LOCKED
+	) DELETE FROM claims USING old WHERE claims.scope_id = old.scope_id`, record.Micros(now), max(limit, 0))
 	if err != nil || int(n) >= limit {
 		return int(n), err
 	}
-	m, err := j.s.countChanged(ctx, `DELETE FROM claims WHERE scope_id IN (
+	m, err := j.s.countChanged(ctx, `WITH old AS MATERIALIZED (
 		SELECT scope_id FROM claims WHERE state = 'IN_PROGRESS' AND lease_until < $1
-		ORDER BY lease_until, scope_id LIMIT $2 FOR UPDATE SKIP LOCKED)`, record.Micros(abandoned), limit-int(n))
+		ORDER BY lease_until, scope_id LIMIT $2 FOR UPDATE SKIP LOCKED
+	) DELETE FROM claims USING old WHERE claims.scope_id = old.scope_id`, record.Micros(abandoned), limit-int(n))
 	return int(n + m), err
 }
