@@ -110,9 +110,12 @@ type Settle struct {
 	Result []byte
 	// Row carries the business fields to update; nil leaves them.
 	Row any
-	// Postings are checked by ledger.Check before anything is written.
+	// Postings are checked by ledger.Check before anything is written. When the
+	// guard would move and a ref has another entry, the whole settlement is
+	// refused, NotDone with CodeInvalid; an entry that is there exactly is left.
 	Postings []ledger.Posting
-	Events   []retryproof.Event
+	// Events need an id and a group; one whose id is there is left.
+	Events []retryproof.Event
 	// Inbox, when set, is recorded first; when it was there already nothing else
 	// is written. It stays recorded when the guard does not move.
 	Inbox *retryproof.InboxKey

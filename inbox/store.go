@@ -26,10 +26,12 @@ type Store interface {
 type Apply struct {
 	Key retryproof.InboxKey
 	Now time.Time
-	// Postings are checked by ledger.Check before anything is written.
+	// Postings are checked by ledger.Check before anything is written. When a ref
+	// has another entry, the whole message is refused, NotDone with CodeInvalid,
+	// and not recorded; an entry that is there exactly is left.
 	Postings []ledger.Posting
 	// Intents are notifications to send after the commit.
 	Intents []notify.Intent
-	// Events are follow-ups for the outbox.
+	// Events are follow-ups for the outbox; each needs an id and a group.
 	Events []retryproof.Event
 }

@@ -18,18 +18,23 @@ type Posting struct {
 	Currency string
 	// Amount is in minor units, negative or positive, never 0.
 	Amount int64
-	// Ref is what the line records: the event id or the payment id. (Ref,
-	// Account) is unique, so that one effect cannot be posted twice.
+	// Ref is what the line records: the event id or the payment id. A ref has one
+	// entry, for ever: all the postings that one call gives it. A store takes an
+	// entry whole, skips it when exactly the same one is there (in whatever order),
+	// and refuses it, NotDone with CodeInvalid, when the ref has another one or a
+	// part of this one: so one effect cannot be posted twice, and no ref is left
+	// with half of an entry.
 	Ref string
 }
 
-// Check reports the first thing that is wrong with one entry's postings: an empty
-// field, a zero amount, a ref and account that occur twice (a store would keep one
-// of them), an overflow, or a sum that is not zero.
+// Check reports the first thing that is wrong with the postings of one call: an
+// empty field, a zero amount, a ref and account that occur twice (a ref's entry
+// names an account once), an overflow, or a ref whose postings do not sum to zero
+// in each currency.
 func Check(postings []Posting) error {
 	type total struct {
-		currency string
-		sum      int64
+		ref, currency string
+		sum           int64
 	}
 	var totals []total
 	for i, p := range postings {
@@ -43,12 +48,12 @@ func Check(postings []Posting) error {
 		}
 		at := -1
 		for j := range totals {
-			if totals[j].currency == p.Currency {
+			if totals[j].ref == p.Ref && totals[j].currency == p.Currency {
 				at = j
 			}
 		}
 		if at < 0 {
-			totals, at = append(totals, total{currency: p.Currency}), len(totals)
+			totals, at = append(totals, total{ref: p.Ref, currency: p.Currency}), len(totals)
 		}
 		sum := totals[at].sum + p.Amount
 		if (sum > totals[at].sum) != (p.Amount > 0) {
@@ -58,7 +63,7 @@ func Check(postings []Posting) error {
 	}
 	for _, t := range totals {
 		if t.sum != 0 {
-			return invalid(fmt.Sprintf("the postings in %s sum to %d, not to 0", t.currency, t.sum))
+			return invalid(fmt.Sprintf("the postings of one ref in %s sum to %d, not to 0", t.currency, t.sum))
 		}
 	}
 	return nil

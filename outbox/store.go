@@ -12,13 +12,15 @@ type Row struct {
 	retryproof.Event
 	// Seq orders rows: the order of insertion within a group.
 	Seq int64
-	// Attempts counts how often the row was claimed, this time included.
+	// Attempts counts how often the row was claimed since it was inserted or
+	// redriven, this time included.
 	Attempts int
 }
 
 // Store keeps the outbox. The rows are inserted by the effect's own transaction
 // (effect.Settle.Events, inbox.Apply.Events, or a driver's Within); the event id
-// is unique, and inserting one that is there changes nothing.
+// is unique, and inserting one that is there changes nothing. An event without an
+// id or a group is refused there with CodeInvalid: no queue could take it later.
 //
 // No position is kept: a row is there until it is deleted, so that one whose
 // transaction commits late is not skipped, before or after a dump and restore.
@@ -39,8 +41,9 @@ type Store interface {
 	// Park sets a row aside with a reason, for a person. A parked row does not
 	// hold back its group. False when the row is not leased to the relay.
 	Park(ctx context.Context, p Park) (bool, error)
-	// Redrive puts a parked row back, with another body when one is given. False
-	// when the row is not parked.
+	// Redrive puts a parked row back as if it had never been tried: Attempts counts
+	// from 0 again, so that its next failure does not park it. It gets another body
+	// when one is given. False when the row is not parked.
 	Redrive(ctx context.Context, r Redrive) (bool, error)
 	// Stats counts rows.
 	Stats(ctx context.Context) (Stats, error)
@@ -87,6 +90,6 @@ type Stats struct {
 	// Parked rows wait for a person.
 	Parked int64
 	// OldestAt is when the oldest waiting row was inserted (its event's At);
-	// zero when none waits.
+	// zero when none waits. Its age is how long a failing head holds back its group.
 	OldestAt time.Time
 }

@@ -67,8 +67,9 @@ type Ledger interface {
 	Payment(ctx context.Context, id retryproof.ID) (Payment, error)
 	// Balance is the sum of an account's postings, 0 for one without any.
 	Balance(ctx context.Context, account, currency string) (int64, error)
-	// Post writes one entry; its postings that are there already (same Ref and
-	// Account) change nothing. Used to open accounts.
+	// Post writes entries, all or none. One that is there exactly is left; when a
+	// ref has another entry, or a part of this one, nothing is written and the error
+	// is NotDone with CodeInvalid. Used to open accounts.
 	Post(ctx context.Context, postings []ledger.Posting, now time.Time) error
 	// Audit counts what must agree; it reads everything and is for operators and
 	// tests.

@@ -9,9 +9,9 @@ import (
 
 // Store lists what has to be asked about.
 type Store interface {
-	// Due lists guards that are UNKNOWN with NextAt ≤ now and no live lease, or
-	// PENDING with a stale lease (Until + margin < now), ordered by (UpdatedAt,
-	// ID).
+	// Due lists guards whose lease is stale (Until + Margin < Now, as Adopt asks
+	// for; a guard without a lease always is) and that are PENDING, or UNKNOWN with
+	// NextAt ≤ Now, ordered by (UpdatedAt, ID).
 	Due(ctx context.Context, d Due) ([]effect.Guard, error)
 }
 

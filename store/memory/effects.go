@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/ledger"
 	"github.com/retryproof/retryproof/payments"
 )
 
@@ -106,7 +107,7 @@ func (t *table) checkSettle(s effect.Settle) error {
 	if err := checkEvents(s.Events); err != nil {
 		return err
 	}
-	return checkPostings(s.Postings)
+	return ledger.Check(s.Postings)
 }
 
 // moves reports whether the settlement's conditions hold for the guard.
@@ -123,7 +124,7 @@ func (s *Store) settle(t *table, m effect.Settle) (effect.Settled, error) {
 	g := t.rows[m.ID]
 	moved := moves(g, m)
 	if moved {
-		if err := s.ledger.fits(m.Postings); err != nil {
+		if err := s.ledger.fits(entries(m.Postings)); err != nil {
 			return effect.Settled{}, err
 		}
 	}
@@ -141,7 +142,7 @@ func (s *Store) settle(t *table, m effect.Settle) (effect.Settled, error) {
 func (s *Store) settleFits(t *table, m effect.Settle) (completed bool) {
 	g := t.rows[m.ID]
 	t.change(g, func() { move(g, m) })
-	s.ledger.post(m.Postings)
+	s.ledger.post(entries(m.Postings))
 	s.outbox.insert(m.Events)
 	return m.Claim != nil && s.claims.complete(*m.Claim)
 }

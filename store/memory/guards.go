@@ -249,13 +249,11 @@ func (d due) Due(ctx context.Context, q resolve.Due) ([]effect.Guard, error) {
 		if len(out) >= q.Limit {
 			break
 		}
-		var isDue bool
+		asked := !q.UnknownOnly
 		if g.State == effect.Unknown {
-			isDue = !g.NextAt.After(now) && g.Until.Before(now)
-		} else {
-			isDue = !q.UnknownOnly && effect.Stale(g.Until, now, q.Margin)
+			asked = !g.NextAt.After(now)
 		}
-		if isDue {
+		if asked && effect.Stale(g.Until, now, q.Margin) {
 			out = append(out, *d.t.out(g))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/ledger"
 	"github.com/retryproof/retryproof/notify"
 )
 
@@ -48,7 +49,7 @@ func (i inboxStore) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
 	if a.Key.EventID == "" {
 		return false, invalid("the inbox key has no event id")
 	}
-	if err := checkPostings(a.Postings); err != nil {
+	if err := ledger.Check(a.Postings); err != nil {
 		return false, err
 	}
 	if err := checkEvents(a.Events); err != nil {
@@ -64,11 +65,12 @@ func (i inboxStore) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
 	if i.s.inbox.has(a.Key) {
 		return false, nil
 	}
-	if err := i.s.ledger.fits(a.Postings); err != nil {
+	all := entries(a.Postings)
+	if err := i.s.ledger.fits(all); err != nil {
 		return false, err
 	}
 	i.s.inbox.note(a.Key, round(a.Now))
-	i.s.ledger.post(a.Postings)
+	i.s.ledger.post(all)
 	i.s.intents.insert(a.Intents, round(a.Now))
 	i.s.outbox.insert(a.Events)
 	return true, nil

@@ -14,48 +14,65 @@ import (
 	"github.com/retryproof/retryproof/payments"
 )
 
-type postingKey struct{ ref, account string }
-
 type accountKey struct{ account, currency string }
 
 // ledgerRows is the journal and the balances kept beside it.
 type ledgerRows struct {
-	journal  []ledger.Posting
-	posted   map[postingKey]struct{}
+	journal []ledger.Posting
+	// posted says where the entry of a ref is in the journal.
+	posted   map[string]span
 	balances map[accountKey]int64
 }
 
+type span struct{ from, to int }
+
 func newLedgerRows() ledgerRows {
-	return ledgerRows{posted: map[postingKey]struct{}{}, balances: map[accountKey]int64{}}
+	return ledgerRows{posted: map[string]span{}, balances: map[accountKey]int64{}}
 }
 
-// checkPostings refuses what ledger.Check refuses, and an entry that names one
-// (Ref, Account) twice: its second line would be dropped as a repeat, and the
-// rest would not sum to zero.
-func checkPostings(postings []ledger.Posting) error {
-	if err := ledger.Check(postings); err != nil {
-		return err
+// entries groups the postings of one call by ref.
+func entries(postings []ledger.Posting) [][]ledger.Posting {
+	var out [][]ledger.Posting
+	for _, p := range postings {
+		at := slices.IndexFunc(out, func(e []ledger.Posting) bool { return e[0].Ref == p.Ref })
+		if at < 0 {
+			out, at = append(out, nil), len(out)
+		}
+		out[at] = append(out[at], p)
 	}
-	for i, p := range postings {
-		for _, other := range postings[:i] {
-			if p.Ref == other.Ref && p.Account == other.Account {
-				return invalid("the postings name one account twice under one ref")
+	return out
+}
+
+// same reports whether two entries have the same postings, in whatever order. An
+// entry names an account once.
+func same(a, b []ledger.Posting) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(p ledger.Posting) bool { return !slices.Contains(b, p) })
+}
+
+// fits refuses an entry whose ref has another one, and those that would overflow a
+// balance. They are few, so that earlier ones are added up again instead of kept in
+// a map.
+func (l *ledgerRows) fits(all [][]ledger.Posting) error {
+	var fresh []ledger.Posting
+	for i, e := range all {
+		ref := e[0].Ref
+		there, found := l.entry(ref)
+		for _, earlier := range all[:i] {
+			if earlier[0].Ref == ref {
+				there, found = earlier, true
 			}
 		}
-	}
-	return nil
-}
-
-// fits refuses postings that would overflow a balance. The postings of one call
-// are few, so that earlier ones are added up again instead of kept in a map.
-func (l *ledgerRows) fits(postings []ledger.Posting) error {
-	for i, p := range postings {
-		if l.there(p) {
-			continue
+		switch {
+		case !found:
+			fresh = append(fresh, e...)
+		case !same(there, e):
+			return invalid("the ref of the postings has another entry already")
 		}
+	}
+	for i, p := range fresh {
 		balance := l.balances[accountKey{p.Account, p.Currency}]
-		for _, earlier := range postings[:i] {
-			if earlier.Account == p.Account && earlier.Currency == p.Currency && !l.there(earlier) {
+		for _, earlier := range fresh[:i] {
+			if earlier.Account == p.Account && earlier.Currency == p.Currency {
 				balance += earlier.Amount
 			}
 		}
@@ -66,21 +83,22 @@ func (l *ledgerRows) fits(postings []ledger.Posting) error {
 	return nil
 }
 
-func (l *ledgerRows) there(p ledger.Posting) bool {
-	_, there := l.posted[postingKey{p.Ref, p.Account}]
-	return there
+func (l *ledgerRows) entry(ref string) ([]ledger.Posting, bool) {
+	at, found := l.posted[ref]
+	return l.journal[at.from:at.to], found
 }
 
-// post writes postings that fit; one that is there is left.
-func (l *ledgerRows) post(postings []ledger.Posting) {
-	for _, p := range postings {
-		k := postingKey{p.Ref, p.Account}
-		if _, there := l.posted[k]; there {
+// post writes entries that fit; one that is there is left.
+func (l *ledgerRows) post(all [][]ledger.Posting) {
+	for _, e := range all {
+		if _, there := l.posted[e[0].Ref]; there {
 			continue
 		}
-		l.posted[k] = struct{}{}
-		l.journal = append(l.journal, p)
-		l.balances[accountKey{p.Account, p.Currency}] += p.Amount
+		l.posted[e[0].Ref] = span{len(l.journal), len(l.journal) + len(e)}
+		for _, p := range e {
+			l.journal = append(l.journal, p)
+			l.balances[accountKey{p.Account, p.Currency}] += p.Amount
+		}
 	}
 }
 
@@ -108,17 +126,18 @@ func (l ledgerStore) Balance(ctx context.Context, account, currency string) (int
 }
 
 func (l ledgerStore) Post(ctx context.Context, postings []ledger.Posting, _ time.Time) error {
-	if err := checkPostings(postings); err != nil {
+	if err := ledger.Check(postings); err != nil {
 		return err
 	}
 	if err := l.s.lock(ctx); err != nil {
 		return err
 	}
 	defer l.s.mu.Unlock()
-	if err := l.s.ledger.fits(postings); err != nil {
+	all := entries(postings)
+	if err := l.s.ledger.fits(all); err != nil {
 		return err
 	}
-	l.s.ledger.post(postings)
+	l.s.ledger.post(all)
 	return nil
 }
 

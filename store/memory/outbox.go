@@ -72,8 +72,8 @@ func newOutboxRows() outboxRows {
 
 func checkEvents(events []retryproof.Event) error {
 	for _, e := range events {
-		if e.ID == "" {
-			return invalid("an event has no id")
+		if e.ID == "" || e.Group == "" {
+			return invalid("an event lacks its id or its group")
 		}
 	}
 	return nil
@@ -291,7 +291,7 @@ func (o outboxStore) Redrive(ctx context.Context, d outbox.Redrive) (bool, error
 	if r == nil || !r.parked {
 		return false, nil
 	}
-	r.parked, r.reason = false, ""
+	r.parked, r.reason, r.attempts = false, "", 0
 	if d.Body != nil {
 		r.event.Body = bytes.Clone(d.Body)
 	}

@@ -117,7 +117,7 @@ func oneStep(t *testing.T, random *rand.Rand, s *Store, m *model, now time.Time)
 		ok, err = box.Redrive(ctx, outbox.Redrive{EventID: id, Now: now})
 		for _, r := range m.rows {
 			if r.id == id && r.parked {
-				wantOK, r.parked = true, false
+				wantOK, r.parked, r.attempts = true, false, 0
 			}
 		}
 	}

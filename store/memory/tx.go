@@ -26,8 +26,8 @@ type Tx struct {
 	// noted are the inbox keys of this transaction, settled its guards.
 	noted   map[retryproof.InboxKey]bool
 	settled map[retryproof.ID]bool
-	// postings are all that this transaction will post.
-	postings []ledger.Posting
+	// entries are all that this transaction will post.
+	entries [][]ledger.Posting
 }
 
 // Within runs fn in a transaction: what fn asks of tx happens at once when fn
@@ -60,7 +60,7 @@ func (tx *Tx) commit() error {
 			return retryproof.Refused(retryproof.CodeConflict, "another transaction changed what this one had read", nil)
 		}
 	}
-	if err := tx.s.ledger.fits(tx.postings); err != nil {
+	if err := tx.s.ledger.fits(tx.entries); err != nil {
 		return err
 	}
 	for _, apply := range tx.ops {
@@ -145,27 +145,25 @@ func (tx *Tx) Intend(ctx context.Context, in notify.Intent) error {
 	return nil
 }
 
-// Post writes one entry to the ledger; see [payments.Ledger].
+// Post writes entries to the ledger; see [payments.Ledger]. One whose ref has another
+// entry is refused at the commit.
 func (tx *Tx) Post(ctx context.Context, postings []ledger.Posting) error {
-	if err := checkPostings(postings); err != nil {
+	if err := ledger.Check(postings); err != nil {
 		return err
 	}
 	if err := tx.open(ctx); err != nil {
 		return err
 	}
 	defer tx.mu.Unlock()
-	tx.post(slices.Clone(postings))
+	all := entries(postings)
+	tx.entries = append(tx.entries, all...)
+	tx.ops = append(tx.ops, func(s *Store) { s.ledger.post(all) })
 	return nil
-}
-
-func (tx *Tx) post(postings []ledger.Posting) {
-	tx.postings = append(tx.postings, postings...)
-	tx.ops = append(tx.ops, func(s *Store) { s.ledger.post(postings) })
 }
 
 // Apply does what inbox.Store's Apply does, as a part of this transaction.
 func (tx *Tx) Apply(ctx context.Context, a inbox.Apply) (first bool, err error) {
-	if err := checkPostings(a.Postings); err != nil {
+	if err := ledger.Check(a.Postings); err != nil {
 		return false, err
 	}
 	first, err = tx.Once(ctx, a.Key, a.Now)
@@ -220,7 +218,7 @@ func (tx *Tx) settle(ctx context.Context, t *table, m effect.Settle) (effect.Set
 	if moved {
 		m = copySettle(m)
 		m.Inbox = nil // noted by once
-		tx.postings = append(tx.postings, m.Postings...)
+		tx.entries = append(tx.entries, entries(m.Postings)...)
 		tx.ops = append(tx.ops, func(s *Store) { s.settleFits(t, m) })
 	}
 	return effect.Settled{Moved: moved, Repeat: repeat, Guard: after}, nil

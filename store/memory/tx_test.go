@@ -3,6 +3,7 @@ package memory_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -127,7 +128,7 @@ func TestTransactionWhoseReadsChangedWritesNothing(t *testing.T) {
 func TestApplyInATransactionIsOnce(t *testing.T) {
 	t.Parallel()
 	s := memory.New()
-	a := inbox.Apply{Key: retryproof.InboxKey{Consumer: "c", Source: "s", EventID: "e"}, Now: noon, Events: []retryproof.Event{{ID: "f", At: noon}},
+	a := inbox.Apply{Key: retryproof.InboxKey{Consumer: "c", Source: "s", EventID: "e"}, Now: noon, Events: []retryproof.Event{{ID: "f", Group: "g", At: noon}},
 		Intents: []notify.Intent{{Key: notify.Key{EventID: "e", Channel: "push"}}}}
 	var got []bool
 	for range 3 {
@@ -147,6 +148,48 @@ func TestApplyInATransactionIsOnce(t *testing.T) {
 	}
 }
 
+// A ref has one entry, also among those of one transaction.
+func TestOtherEntryOfARefStopsTheWholeTransaction(t *testing.T) {
+	t.Parallel()
+	entry := func(amount int64) []ledger.Posting {
+		return []ledger.Posting{{Account: "merchant:m1", Currency: "USD", Amount: amount, Ref: "r"}, {Account: "cash", Currency: "USD", Amount: -amount, Ref: "r"}}
+	}
+	s, b := begun(t)
+	for _, c := range []struct {
+		amounts []int64
+		want    retryproof.Code
+		balance int64
+	}{{[]int64{5, 6}, retryproof.CodeInvalid, 0}, {[]int64{5, 5}, "", 5}, {[]int64{5}, "", 5}, {[]int64{7}, retryproof.CodeInvalid, 5}} {
+		err := s.Within(func(tx *memory.Tx) error {
+			for _, amount := range c.amounts {
+				if err := tx.Post(t.Context(), entry(amount)); err != nil {
+					return err
+				}
+			}
+			return tx.Publish(t.Context(), retryproof.Event{ID: fmt.Sprint("e", c.amounts), Group: "g"})
+		})
+		if got := retryproof.CodeOf(err); got != c.want {
+			t.Errorf("%v: got code %q (%v), want %q", c.amounts, got, err, c.want)
+		}
+		if got, err := s.Payments().Ledger.Balance(t.Context(), "merchant:m1", "USD"); got != c.balance || err != nil {
+			t.Errorf("%v: got balance %d and error %v, want %d", c.amounts, got, err, c.balance)
+		}
+	}
+	if got := waiting(t, s); got != 2 {
+		t.Errorf("got %d events, want 2", got)
+	}
+	err := s.Within(func(tx *memory.Tx) error {
+		m := settlement(b)
+		m.Postings = entry(8)
+		_, err := tx.Settle(t.Context(), m)
+		return err
+	})
+	seen, lookErr := s.Effects().Look(t.Context(), effect.Look{Scope: b.Scope, GuardID: b.GuardID, Now: noon})
+	if retryproof.CodeOf(err) != retryproof.CodeInvalid || lookErr != nil || seen.Guard.State != effect.Pending {
+		t.Errorf("a settlement: got error %v and %+v (%v), want a refusal and a guard that is PENDING", err, seen.Guard, lookErr)
+	}
+}
+
 // case 34: a goroutine that publishes after the commit must hear of it.
 func TestPublishAfterTheCommitIsRefused(t *testing.T) {
 	t.Parallel()
@@ -155,7 +198,7 @@ func TestPublishAfterTheCommitIsRefused(t *testing.T) {
 	if err := s.Within(func(tx *memory.Tx) error { late = tx; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	err := late.Publish(context.Background(), retryproof.Event{ID: "e"})
+	err := late.Publish(context.Background(), retryproof.Event{ID: "e", Group: "g"})
 	if retryproof.OutcomeOf(err) != retryproof.NotDone {
 		t.Errorf("got %v, want an error that says NotDone", err)
 	}

@@ -3,7 +3,10 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -101,6 +104,12 @@ func list[T any](out *[]T, scan func(row scanner) (T, error)) func(pgx.Rows) err
 			return err
 		})(rows)
 	}
+}
+
+// cannotExist reports whether one of the texts is none that PostgreSQL can hold: it has
+// a NUL or is no UTF-8. Nothing has such a key, so who looks for it finds nothing.
+func cannotExist(texts ...string) bool {
+	return slices.ContainsFunc(texts, func(s string) bool { return strings.ContainsRune(s, 0) || !utf8.ValidString(s) })
 }
 
 // read runs one SELECT on the primary: connections of our own were checked when they

@@ -79,6 +79,9 @@ func (e effects) begin(ctx context.Context, b effect.Begin, args []any) (seen ef
 
 // Look reads both records in one statement.
 func (e effects) Look(ctx context.Context, l effect.Look) (effect.Seen, error) {
+	if cannotExist(string(l.GuardID)) {
+		l.GuardID = "" // the id of nothing
+	}
 	var c record.ClaimScan
 	g := e.t.Scan()
 	var answered bool
@@ -260,6 +263,9 @@ func (e effects) AdoptGuard(ctx context.Context, a effect.Adopt) (*effect.Guard,
 
 // LookGuard reads the guard.
 func (e effects) LookGuard(ctx context.Context, l effect.Look) (*effect.Guard, error) {
+	if cannotExist(string(l.GuardID)) {
+		return nil, nil
+	}
 	g := e.t.Scan()
 	var found bool
 	err := e.s.read(ctx, statement{e.t.read, []any{string(l.GuardID)}, firstRow(&found, g.Dest()...)})

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/store/internal/record"
 )
 
 // errReplica is how a connection to a server in recovery is refused.
@@ -67,6 +68,8 @@ func notDone(err error) error {
 		code, message = retryproof.CodeInvalid, "the transaction had failed before"
 	case state == "40001", state == "40P01", state == "55P03":
 		code, message = retryproof.CodeConflict, "another transaction holds the lock or was faster"
+	case hasEntry(err):
+		code, message = retryproof.CodeInvalid, record.OtherEntry
 	case strings.HasPrefix(state, "22"), strings.HasPrefix(state, "23"):
 		code, message = retryproof.CodeInvalid, "a value does not fit its column"
 	case state == "53100":

@@ -12,7 +12,8 @@ import (
 // guardTable is a table of guards with its statements.
 type guardTable struct {
 	record.Table
-	begin, look, read, insert, adopt, release, due, settle, move string
+	begin, look, read, insert, adopt, release, due, move string
+	settle                                               entrySQL
 }
 
 var guardTables = map[string]*guardTable{
@@ -35,11 +36,10 @@ func newGuardTable(t record.Table) *guardTable {
 		adopt: fmt.Sprintf("UPDATE %s SET state = $1, owner = $2, lease_until = $3, tries = $4, updated_at = $5 WHERE %s = $6",
 			t.Name, t.ID),
 		release: fmt.Sprintf("DELETE FROM %s WHERE %s = $1 AND state = 'PENDING' AND owner = $2", t.Name, t.ID),
-		due: fmt.Sprintf(`SELECT %s FROM %s WHERE state IN ('PENDING', 'UNKNOWN') AND (
-			(state = 'UNKNOWN' AND coalesce(next_at <= $1, true) AND coalesce(lease_until < $1, true))
-			OR (state = 'PENDING' AND NOT $3 AND coalesce(lease_until + $2 < $1, true)))
+		due: fmt.Sprintf(`SELECT %s FROM %s WHERE state IN ('PENDING', 'UNKNOWN') AND coalesce(lease_until + $2 < $1, true)
+			AND ((state = 'UNKNOWN' AND coalesce(next_at <= $1, true)) OR (state = 'PENDING' AND NOT $3))
 			ORDER BY updated_at, %s LIMIT $4`, columns, t.Name, t.ID),
-		settle: settleSQL(t),
+		settle: newEntrySQL(func(skip string) string { return settleSQL(t, skip) }),
 		move:   moveSQL(t, 1, "") + " RETURNING " + columns,
 	}
 }
@@ -136,8 +136,8 @@ func (t *guardTable) moveArgs(s effect.Settle) ([]any, error) {
 }
 
 // settleSQL settles in one statement: everything hangs on "moved", and that on "seen",
-// the inbox. Parameters: the move's, then the twelve of settleArgs.
-func settleSQL(t record.Table) string {
+// the inbox. Parameters: the move's, then those of settleArgs.
+func settleSQL(t record.Table, skip string) string {
 	first := 7 + len(t.BusinessColumns()) + 1
 	n := func(i int) string { return fmt.Sprintf("$%d", first+i) }
 	move := moveSQL(t, 1, fmt.Sprintf(" AND (NOT %s::bool OR EXISTS (SELECT FROM seen))", n(0)))
@@ -147,30 +147,24 @@ func settleSQL(t record.Table) string {
 ), moved AS (
 	%[5]s
 	RETURNING %[6]s
-), posted AS (
-	INSERT INTO postings (ref, account, currency, amount, created_at)
-	SELECT p.ref, p.account, p.currency, p.amount, $6::bigint
-	FROM unnest(%[7]s::text[], %[8]s::text[], %[9]s::text[], %[10]s::bigint[]) AS p (ref, account, currency, amount)
-	WHERE EXISTS (SELECT FROM moved)
-	ON CONFLICT DO NOTHING RETURNING account, currency, amount
-), balanced AS (
-	%[11]s
+), %[7]s, balanced AS (
+	%[8]s
 ), published AS (
 	INSERT INTO outbox (event_id, type, group_key, body, at, attempts, leased_by, reason)
 	SELECT e.id, e.type, e.grp, e.body, e.at, 0, '', ''
-	FROM unnest(%[12]s::text[], %[13]s::text[], %[14]s::text[], %[15]s::bytea[], %[16]s::bigint[]) WITH ORDINALITY AS e (id, type, grp, body, at, n)
+	FROM unnest(%[9]s::text[], %[10]s::text[], %[11]s::text[], %[12]s::bytea[], %[13]s::bigint[]) WITH ORDINALITY AS e (id, type, grp, body, at, n)
 	WHERE EXISTS (SELECT FROM moved)
 	ORDER BY e.n
 	ON CONFLICT DO NOTHING
 ), completed AS (
-	UPDATE claims SET state = 'COMPLETE', answer = %[17]s::bytea, expires_at = %[18]s::bigint
-	WHERE scope_id = %[19]s::text AND owner = %[20]s::text AND %[21]s AND EXISTS (SELECT FROM moved)
+	UPDATE claims SET state = 'COMPLETE', answer = %[14]s::bytea, expires_at = %[15]s::bigint
+	WHERE scope_id = %[16]s::text AND owner = %[17]s::text AND %[18]s AND EXISTS (SELECT FROM moved)
 	RETURNING 1
 )
-SELECT EXISTS (SELECT FROM seen), EXISTS (SELECT FROM completed), %[22]s
+SELECT EXISTS (SELECT FROM seen), EXISTS (SELECT FROM completed), %[19]s
 FROM (SELECT) one LEFT JOIN moved ON true`,
-		n(1), n(2), n(3), n(0), move, strings.Join(t.Columns(), ", "), n(4), n(5), n(6), n(7), balanceSQL,
-		n(8), n(9), n(10), n(11), n(12), n(13), n(14), n(15), n(16), completable, record.Prefixed("moved", t.Columns()))
+		n(1), n(2), n(3), n(0), move, strings.Join(t.Columns(), ", "), postedSQL(first+4, "$6", "EXISTS (SELECT FROM moved)", skip), balanceSQL,
+		n(9), n(10), n(11), n(12), n(13), n(14), n(15), n(16), n(17), completable, record.Prefixed("moved", t.Columns()))
 }
 
 // balanceSQL adds what was posted to the balances that are kept, in one order, so that

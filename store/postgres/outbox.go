@@ -99,7 +99,7 @@ func (o outboxStore) Park(ctx context.Context, p outbox.Park) (bool, error) {
 
 // Redrive puts a parked row back.
 func (o outboxStore) Redrive(ctx context.Context, r outbox.Redrive) (bool, error) {
-	return o.s.changes(ctx, `UPDATE outbox SET parked_at = NULL, reason = '', body = coalesce($2::bytea, body)
+	return o.s.changes(ctx, `UPDATE outbox SET parked_at = NULL, reason = '', attempts = 0, body = coalesce($2::bytea, body)
 		WHERE event_id = $1 AND parked_at IS NOT NULL`, r.EventID, bytesOrNull(r.Body))
 }
 

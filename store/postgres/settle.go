@@ -14,7 +14,8 @@ import (
 )
 
 // Settle is one statement, and one more that reads when the guard did not move: what
-// moved it may have been committed after the statement began.
+// moved it may have been committed after the statement began. Postings that are there
+// cost one more; see entrySQL.
 func (e effects) Settle(ctx context.Context, set effect.Settle) (effect.Settled, error) {
 	if err := record.CheckSettle(set); err != nil {
 		return effect.Settled{}, err
@@ -27,8 +28,10 @@ func (e effects) Settle(ctx context.Context, set effect.Settle) (effect.Settled,
 	g := e.t.Scan()
 	dest := append([]any{&first, &completed}, g.Dest()...)
 	var answered bool
-	st := statement{e.t.settle, args, firstRow(&answered, dest...)}
-	if err := e.s.settles.do(ctx, lockOrder(set), st); err != nil {
+	err = posting(e.t.settle, func(sql string) error {
+		return e.s.settles.do(ctx, lockOrder(set), statement{sql, args, firstRow(&answered, dest...)})
+	})
+	if err != nil {
 		return effect.Settled{}, err
 	}
 	out := effect.Settled{Repeat: set.Inbox != nil && !first, Completed: completed, Guard: g.Guard()}
@@ -88,16 +91,6 @@ func bytesOrNull(b []byte) any {
 	return b
 }
 
-// postingArrays are the columns ref, account, currency and amount.
-func postingArrays(postings []ledger.Posting) []any {
-	n := len(postings)
-	refs, accounts, currencies, amounts := make([]string, n), make([]string, n), make([]string, n), make([]int64, n)
-	for i, p := range postings {
-		refs[i], accounts[i], currencies[i], amounts[i] = p.Ref, p.Account, p.Currency, p.Amount
-	}
-	return []any{refs, accounts, currencies, amounts}
-}
-
 // eventArrays are the columns event_id, type, group_key, body and at.
 func eventArrays(events []retryproof.Event) []any {
 	n := len(events)
@@ -154,18 +147,8 @@ func (e effects) settleWithin(ctx context.Context, q query, set effect.Settle) (
 
 // writeEffects writes what an effect leaves behind, in plain statements.
 func writeEffects(ctx context.Context, q query, postings []ledger.Posting, intents []notify.Intent, events []retryproof.Event, now time.Time) error {
-	for _, p := range postings {
-		n, err := q.exec(ctx, `INSERT INTO postings (ref, account, currency, amount, created_at)
-			VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`, p.Ref, p.Account, p.Currency, p.Amount, record.Micros(now))
-		if err != nil {
-			return err
-		}
-		if n == 0 || !record.KeepsBalance(p.Account) {
-			continue
-		}
-		_, err = q.exec(ctx, `INSERT INTO accounts (account, currency, balance) VALUES ($1, $2, $3)
-			ON CONFLICT (account, currency) DO UPDATE SET balance = accounts.balance + excluded.balance`, p.Account, p.Currency, p.Amount)
-		if err != nil {
+	for _, entry := range record.Entries(postings) {
+		if err := postWithin(ctx, q, entry, now); err != nil {
 			return err
 		}
 	}

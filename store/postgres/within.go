@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -102,6 +103,30 @@ func (t Tx) settle(ctx context.Context, guards record.Table, s effect.Settle) (e
 	if err := record.CheckSettle(s); err != nil {
 		return effect.Settled{}, err
 	}
-	out, err := effects{t: table(guards)}.settleWithin(ctx, t.q, s)
+	var out effect.Settled
+	settle := func() (err error) {
+		out, err = effects{t: table(guards)}.settleWithin(ctx, t.q, s)
+		return err
+	}
+	err := t.allOrNothing(ctx, settle)
+	if errors.Is(err, errMoving) { // what was in the way is committed and seen now
+		err = t.allOrNothing(ctx, settle)
+	}
 	return orNothing(out, notDone(err))
+}
+
+// allOrNothing undoes what write has written when it fails: postings can be refused
+// after the guard has moved, and your transaction may go on and commit.
+func (t Tx) allOrNothing(ctx context.Context, write func() error) error {
+	if _, err := t.q.exec(ctx, "SAVEPOINT retryproof_settle"); err != nil {
+		return err
+	}
+	err := write()
+	if err != nil {
+		ctx = context.WithoutCancel(ctx)
+		_, undo := t.q.exec(ctx, "ROLLBACK TO SAVEPOINT retryproof_settle")
+		err = errors.Join(err, undo)
+	}
+	_, release := t.q.exec(ctx, "RELEASE SAVEPOINT retryproof_settle")
+	return errors.Join(err, release)
 }

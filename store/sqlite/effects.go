@@ -43,9 +43,8 @@ func newGuardTable(t record.Table) *guardTable {
 			t.Name, business.String(), t.ID),
 		release: fmt.Sprintf("DELETE FROM %s WHERE %s = ? AND state = 'PENDING' AND owner = ?", t.Name, t.ID),
 		due: fmt.Sprintf(`SELECT %s FROM %s
-			WHERE state IN ('PENDING', 'UNKNOWN') AND (
-				(state = 'UNKNOWN' AND coalesce(next_at <= ?1, TRUE) AND coalesce(lease_until < ?1, TRUE))
-				OR (state = 'PENDING' AND NOT ?3 AND coalesce(lease_until + ?2 < ?1, TRUE)))
+			WHERE state IN ('PENDING', 'UNKNOWN') AND coalesce(lease_until + ?2 < ?1, TRUE)
+				AND ((state = 'UNKNOWN' AND coalesce(next_at <= ?1, TRUE)) OR (state = 'PENDING' AND NOT ?3))
 			ORDER BY updated_at, %s LIMIT ?4`, strings.Join(columns, ", "), t.Name, t.ID),
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/ledger"
 	"github.com/retryproof/retryproof/notify"
 	"github.com/retryproof/retryproof/store/internal/record"
 )
@@ -25,7 +26,7 @@ func noteInbox(ctx context.Context, q query, k retryproof.InboxKey, now time.Tim
 
 // Apply records the message and, the first time, its effect.
 func (i inboxStore) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
-	err := errors.Join(record.CheckInbox(a.Key), record.CheckPostings(a.Postings), record.CheckIntents(a.Intents), record.CheckEvents(a.Events))
+	err := errors.Join(record.CheckInbox(a.Key), ledger.Check(a.Postings), record.CheckIntents(a.Intents), record.CheckEvents(a.Events))
 	if err != nil {
 		return false, err
 	}

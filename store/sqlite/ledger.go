@@ -48,7 +48,7 @@ func (l ledgerStore) Balance(ctx context.Context, account, currency string) (int
 
 // Post writes one entry.
 func (l ledgerStore) Post(ctx context.Context, postings []ledger.Posting, now time.Time) error {
-	if err := record.CheckPostings(postings); err != nil {
+	if err := ledger.Check(postings); err != nil {
 		return err
 	}
 	return l.s.write(ctx, func(ctx context.Context, q query) error {

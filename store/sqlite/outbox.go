@@ -109,7 +109,7 @@ func (o outboxStore) Park(ctx context.Context, p outbox.Park) (bool, error) {
 
 // Redrive puts a parked row back.
 func (o outboxStore) Redrive(ctx context.Context, r outbox.Redrive) (bool, error) {
-	return o.s.change(ctx, `UPDATE outbox SET parked_at = NULL, reason = '', body = coalesce(?, body)
+	return o.s.change(ctx, `UPDATE outbox SET parked_at = NULL, reason = '', attempts = 0, body = coalesce(?, body)
 		WHERE event_id = ? AND parked_at IS NOT NULL`, r.Body, r.EventID)
 }
 

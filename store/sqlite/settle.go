@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -61,8 +62,8 @@ func (e effects) settle(ctx context.Context, q query, set effect.Settle) (out ef
 
 // writeEffects writes what an effect leaves behind.
 func writeEffects(ctx context.Context, q query, postings []ledger.Posting, intents []notify.Intent, events []retryproof.Event, now time.Time) error {
-	for _, p := range postings {
-		if err := post(ctx, q, p, now); err != nil {
+	for _, entry := range record.Entries(postings) {
+		if err := post(ctx, q, entry, now); err != nil {
 			return err
 		}
 	}
@@ -79,16 +80,50 @@ func writeEffects(ctx context.Context, q query, postings []ledger.Posting, inten
 	return nil
 }
 
-// post writes one posting and raises the kept balance, unless it was there.
-func post(ctx context.Context, q query, p ledger.Posting, now time.Time) error {
-	n, err := q.exec(ctx, `INSERT INTO postings (ref, account, currency, amount, created_at) VALUES (?, ?, ?, ?, ?)
-		ON CONFLICT DO NOTHING`, p.Ref, p.Account, p.Currency, p.Amount, record.Micros(now))
-	if err != nil || n == 0 || !record.KeepsBalance(p.Account) {
+// post writes one entry and raises the kept balances, unless exactly this entry is
+// there. The transaction holds the write lock, so what it reads stays.
+func post(ctx context.Context, q query, entry []ledger.Posting, now time.Time) error {
+	there, err := readEntry(ctx, q, entry[0].Ref)
+	if err != nil || slices.Equal(there, entry) {
 		return err
 	}
-	_, err = q.exec(ctx, `INSERT INTO accounts (account, currency, balance) VALUES (?, ?, ?)
-		ON CONFLICT (account, currency) DO UPDATE SET balance = balance + excluded.balance`, p.Account, p.Currency, p.Amount)
-	return err
+	if len(there) > 0 {
+		return record.Invalid(record.OtherEntry)
+	}
+	for _, p := range entry {
+		_, err := q.exec(ctx, "INSERT INTO postings (ref, account, currency, amount, created_at) VALUES (?, ?, ?, ?, ?)",
+			p.Ref, p.Account, p.Currency, p.Amount, record.Micros(now))
+		if err != nil {
+			return err
+		}
+		if !record.KeepsBalance(p.Account) {
+			continue
+		}
+		_, err = q.exec(ctx, `INSERT INTO accounts (account, currency, balance) VALUES (?, ?, ?)
+			ON CONFLICT (account, currency) DO UPDATE SET balance = balance + excluded.balance`, p.Account, p.Currency, p.Amount)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readEntry reads the entry of a ref in the order of record.Entries.
+func readEntry(ctx context.Context, q query, ref string) ([]ledger.Posting, error) {
+	rows, err := q.rows(ctx, "SELECT account, currency, amount FROM postings WHERE ref = ? ORDER BY account", ref)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var out []ledger.Posting
+	for rows.Next() {
+		p := ledger.Posting{Ref: ref}
+		if err := rows.Scan(&p.Account, &p.Currency, &p.Amount); err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, rows.Err()
 }
 
 // SettleGuard is Settle without its Claim.

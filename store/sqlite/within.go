@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -89,6 +90,26 @@ func (t Tx) settle(ctx context.Context, guards record.Table, s effect.Settle) (e
 	if err := record.CheckSettle(s); err != nil {
 		return effect.Settled{}, err
 	}
-	out, err := effects{t: table(guards)}.settle(ctx, t.q, s)
+	var out effect.Settled
+	err := t.allOrNothing(ctx, func() (err error) {
+		out, err = effects{t: table(guards)}.settle(ctx, t.q, s)
+		return err
+	})
 	return orNothing(out, notDone(err))
+}
+
+// allOrNothing undoes what write has written when it fails: postings can be refused
+// after the guard has moved, and your transaction may go on and commit.
+func (t Tx) allOrNothing(ctx context.Context, write func() error) error {
+	if _, err := t.q.exec(ctx, "SAVEPOINT retryproof_settle"); err != nil {
+		return err
+	}
+	err := write()
+	if err != nil {
+		ctx = context.WithoutCancel(ctx)
+		_, undo := t.q.exec(ctx, "ROLLBACK TO retryproof_settle")
+		err = errors.Join(err, undo)
+	}
+	_, release := t.q.exec(ctx, "RELEASE retryproof_settle")
+	return errors.Join(err, release)
 }

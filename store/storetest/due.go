@@ -65,8 +65,15 @@ func dueLeased(s *subject) {
 	a.GuardOnly, a.To = true, effect.Unknown
 	s.adopt(a)
 	s.checkDue(11, false)
-	s.checkDue(16, false)
-	s.checkDue(16+tick, true)
+	for _, now := range []float64{16, 16 + tick, 17} { // the lease, and the margin that Adopt asks for
+		s.checkDue(now, false)
+	}
+	s.checkDue(17+tick, true)
+	got := s.due(17+tick, nil)[0]
+	a = s.adoption("R2", "R", 17+tick)
+	a.GuardOnly, a.To = true, effect.Unknown
+	check(s.world, "what is due can be adopted", s.adopt(a).Guard.Owner, "R2")
+	check(s.world, "and was still the other's", got.Owner, "R")
 }
 
 func duePending(s *subject) {

@@ -18,6 +18,8 @@ func inboxCases() []testCase {
 		{"OneEventIDOfTwoConsumersOrSourcesIsTwoMessages", inboxKeys},
 		{"IntentsAndEventsThatAreThereChangeNothing", inboxFollowUps},
 		{"PostingsOfAnotherMessageAreNotPostedTwice", inboxSameRef},
+		{"OtherEntryOfAnOldRefLeavesTheMessageNew", inboxOtherEntry},
+		{"EventWithoutAnIDOrAGroupIsRefused", inboxBadEvents},
 		{"ForgetIsBoundedAndTakesTheOldestFirst", inboxForget},
 		{"EndedContextAppliesNothing", inboxEndedContext},
 	}
@@ -165,6 +167,26 @@ func inboxFollowUps(w *world) {
 	check(w, "the intent", describeIntent(w.intent("ev", "push")), want)
 	check(w, "the new intent is there", w.intent("ev", "mail") != nil, true)
 	w.wantClaimed("r", 10, 20, 9, "f f2")
+}
+
+func inboxBadEvents(w *world) {
+	for what, e := range map[string]retryproof.Event{"no id": event("", "g"), "no group": event("e1", "")} { // order: each is refused alone
+		a := inbox.Apply{Key: message("ev_7"), Now: at(1), Events: []retryproof.Event{event("e0", "g"), e}, Postings: credit("ev_7", 3000)}
+		invalid(w, what, func(ctx context.Context) (bool, error) { return w.Payments.Inbox.Apply(ctx, a) })
+		if w.Within == nil {
+			continue
+		}
+		invalid(w, what+" in a transaction", func(ctx context.Context) (bool, error) {
+			return false, w.Within(ctx, func(tx Tx) error { return tx.Publish(ctx, e) })
+		})
+	}
+	check(w, "waiting", w.stats().Waiting, 0)
+	check(w, "m1", w.balance("merchant:m1"), 0)
+	check(w, "the message is new", w.applies(inbox.Apply{Key: message("ev_7"), Now: at(1)}), true)
+	untyped := event("e1", "g")
+	untyped.Type = ""
+	w.publish(untyped)
+	check(w, "an event without a type waits", w.stats().Waiting, 1)
 }
 
 func inboxSameRef(w *world) {

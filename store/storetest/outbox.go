@@ -27,6 +27,7 @@ func outboxCases() []testCase {
 		{"ParkedRowLetsItsGroupPass", outboxParked},
 		{"ParkedRowsDoNotFillBatches", outboxPoison},
 		{"RedriveSendsOnce", outboxRedrive},
+		{"RedrivenRowIsAsIfNeverTried", outboxRedriveAttempts},
 		{"AttemptsCountClaimsThatWereTried", outboxAttempts},
 		{"LimitBoundsABatch", outboxLimit},
 		{"HundredEventsOfAGroupLeaveInOrder", outboxHundred},
@@ -94,7 +95,7 @@ func (w *world) redrives(id string, now float64, body []byte) bool {
 func outboxExact(w *world) {
 	events := []retryproof.Event{
 		event("e1", "m1"),
-		{ID: "e2:with:colons", Type: "t", Group: "", Body: nil, At: at(1)},
+		{ID: "e2:with:colons", Type: "t", Group: "g2", Body: nil, At: at(1)},
 		{ID: "e3 日本", Type: "", Group: "g,\"'", Body: []byte{0, 255, 10, 0xc3}, At: at(2 + tick)},
 		{ID: "e4", Type: "t", Group: "g4", Body: []byte(strings.Repeat("x", 1<<20)), At: at(3)},
 	}
@@ -333,6 +334,17 @@ func outboxRedrive(w *world) {
 	w.parks("r1", "b1", 14)
 	check(w, "redriven with an empty body", w.redrives("b1", 14, []byte{}), true)
 	check(w, "the empty body", len(w.claim("r1", 14, 20, 9)[0].Body), 0)
+}
+
+func outboxRedriveAttempts(w *world) {
+	w.publish(event("a1", "a"))
+	for i := range 3 {
+		now := float64(10 * (i + 1))
+		check(w, "attempts", w.claim("r1", now, now+5, 1)[0].Attempts, i+1)
+	}
+	check(w, "parked", w.parks("r1", "a1", 31), true)
+	check(w, "redriven", w.redrives("a1", 32, nil), true)
+	check(w, "attempts after a redrive", w.claim("r1", 33, 38, 1)[0].Attempts, 1)
 }
 
 func outboxAttempts(w *world) {

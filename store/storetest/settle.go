@@ -30,6 +30,7 @@ func settleCases() []effectCase {
 		{name: "BadPostingsAreRefusedAndWriteNothing", run: settleBadPostings, rows: true},
 		{name: "OverflowOfABalanceIsRefusedAndWritesNothing", run: settleOverflow, rows: true},
 		{name: "PostingsThatAreThereChangeNothing", run: settleOldPostings, rows: true},
+		{name: "OtherEntryOfAnOldRefIsRefusedAndWritesNothing", run: settleOtherEntry, rows: true},
 		{name: "EventsThatAreThereChangeNothing", run: settleOldEvents, rows: true},
 		{name: "ClaimOfAnotherOwnerDoesNotHoldTheMoveBack", run: settleForeignClaim},
 		{name: "UnknownKeepsWhenToAsk", run: settleNextAt},

@@ -11,15 +11,19 @@
 // The suite takes the comments of the interfaces at their word. Where they leave
 // a choice it holds drivers to these readings:
 //
-//   - a lease is alive while its end ≥ now; so an UNKNOWN guard is due from 1 µs
-//     after its lease, and an outbox row can be leased again then;
+//   - a lease is alive while its end ≥ now, and an outbox row can be leased again
+//     from 1 µs after it; a guard is due when Adopt may take it: from 1 µs after its
+//     lease and the margin;
 //   - every write of a guard sets UpdatedAt, adoption too;
 //   - an owner whose own lease is stale renews it by adopting from itself: Until
 //     is set and Tries raised; while it is alive the same call changes nothing;
 //   - an alive lease holds back the group for its own relay as well, since the
 //     answer to its claim may have been lost;
-//   - one list of postings names a (Ref, Account) at most once, and a balance
-//     that would overflow is refused; both are NotDone and write nothing;
+//   - the postings of one call with one ref are an entry: it is written whole, left
+//     when exactly it is there, and refused when the ref has another one; a balance
+//     that would overflow is refused too; both are NotDone and write nothing;
+//   - an event needs an id and a group, and no type;
+//   - a lookup by a text that the driver cannot hold finds nothing;
 //   - Audit.Credits counts postings whose account begins "merchant:" and whose
 //     ref begins "pay_";
 //   - a text that a driver cannot hold, for example with a NUL byte, is refused

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -146,7 +147,7 @@ func CheckSettle(s effect.Settle) error {
 			return err
 		}
 	}
-	if err := CheckPostings(s.Postings); err != nil {
+	if err := ledger.Check(s.Postings); err != nil {
 		return err
 	}
 	return CheckEvents(s.Events)
@@ -160,25 +161,35 @@ func CheckInbox(k retryproof.InboxKey) error {
 	return nil
 }
 
-// CheckPostings is ledger.Check, and refuses two postings with one (Ref, Account),
-// of which a store could keep only one.
-func CheckPostings(postings []ledger.Posting) error {
-	if err := ledger.Check(postings); err != nil {
-		return err
-	}
-	for i, p := range postings {
-		if slices.ContainsFunc(postings[:i], func(q ledger.Posting) bool { return q.Ref == p.Ref && q.Account == p.Account }) {
-			return Invalid("two postings of one entry have the same ref and account")
+// OtherEntry is why an entry is refused whose ref has another one, or a part of it.
+const OtherEntry = "the ref of the postings has another entry already"
+
+// Entries groups postings that ledger.Check accepts by ref, and sorts refs and each
+// entry's accounts: writers lock rows in one order, and equal entries are equal
+// slices.
+func Entries(postings []ledger.Posting) [][]ledger.Posting {
+	sorted := slices.SortedFunc(slices.Values(postings), func(a, b ledger.Posting) int {
+		return cmp.Or(cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Account, b.Account))
+	})
+	var out [][]ledger.Posting
+	for from := 0; from < len(sorted); {
+		to := from + 1
+		for to < len(sorted) && sorted[to].Ref == sorted[from].Ref {
+			to++
 		}
+		out = append(out, sorted[from:to])
+		from = to
 	}
-	return nil
+	return out
 }
 
-// CheckEvents refuses events that nobody could name or order.
+// CheckEvents refuses events that nobody could name, or that no queue could order:
+// what the relay could only park is refused while its writer can still be told. A
+// type is a label that nothing here depends on, so it may be empty.
 func CheckEvents(events []retryproof.Event) error {
 	for _, e := range events {
-		if e.ID == "" {
-			return Invalid("an event has no id")
+		if e.ID == "" || e.Group == "" {
+			return Invalid("an event lacks its id or its group")
 		}
 	}
 	return nil

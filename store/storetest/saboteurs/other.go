@@ -2,8 +2,10 @@ package saboteurs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,11 +27,16 @@ func otherFaults() []Saboteur {
 		{"inbox-before-the-effect", "a message is noted in a transaction of its own, before its effect", "BadPostingsLeaveNoInboxRow", inInbox(func(s inbox.Store) inbox.Store { return inboxBefore{s} })},
 		{"inbox-by-event-id", "the inbox knows event ids only", "OneEventIDOfTwoConsumersOrSourcesIsTwoMessages", inInbox(func(s inbox.Store) inbox.Store { return inboxByID{s} })},
 		{"inbox-forgets-too-much", "Forget deletes what was noted at exactly the given time", "ForgetIsBoundedAndTakesTheOldestFirst", inInbox(func(s inbox.Store) inbox.Store { return inboxForgets{s} })},
+		{"other-entry-left-by-apply", "a message is applied without postings when a ref has another entry", "OtherEntryOfAnOldRefLeavesTheMessageNew", inInbox(func(s inbox.Store) inbox.Store { return inboxLeaves{s} })},
+		{"event-gets-a-group", "an event without a group is accepted", "EventWithoutAnIDOrAGroupIsRefused", inInbox(func(s inbox.Store) inbox.Store { return inboxGroups{s} })},
+		{"due-without-margin", "Due lists UNKNOWN guards that cannot be adopted yet", "UnknownWithALiveLeaseIsNotDue", inDue(func(s resolve.Store) resolve.Store { return dueEarly{s} })},
 		{"due-without-order", "Due lists in no order", "DueIsOrderedAndBounded", inDue(func(s resolve.Store) resolve.Store { return dueReversed{s} })},
 		{"due-without-lease", "Due lists PENDING guards whose lease is alive", "PendingIsDueWhenItsLeaseIsStale", inDue(func(s resolve.Store) resolve.Store { return dueLive{s} })},
 		{"mark-sent-always", "MarkSent says true to everybody", "MarkSentHappensOnce", markSentAlways},
 		{"unsent-too-young", "Unsent lists intents created at exactly the given time", "UnsentIsOrderedAndBounded", unsentTooYoung},
 		{"post-twice", "Post does not recognise its own repeat", "PostHappensOnce", postTwice},
+		{"other-entry-left-by-post", "Post leaves another entry under an old ref in silence", "EntryIsTakenWholeOrRefused", inLedger(func(l payments.Ledger) payments.Ledger { return postLeaves{l} })},
+		{"impossible-id-invalid", "a lookup by an id with a NUL byte is invalid", "LookupOfWhatCannotExistFindsNothing", inLedger(func(l payments.Ledger) payments.Ledger { return paymentOfNUL{l} })},
 		{"openings-are-credits", "Audit counts opening balances as credits", "PostHappensOnce", openingsAreCredits},
 		{"sightings-replaced", "a sighting replaces the count instead of adding to it", "SightingsAddUpAndKeepTheLatestTime", sightingsReplaced},
 		{"janitor-of-the-living", "the janitor deletes claims whose owner is alive", "AbandonedClaimsAreForgotten", janitorOfTheLiving},
@@ -71,6 +78,29 @@ func (i inboxForgets) Forget(ctx context.Context, before time.Time, limit int) (
 	return i.Store.Forget(ctx, before.Add(clock.Precision), limit)
 }
 
+type inboxLeaves struct{ inbox.Store }
+
+func (i inboxLeaves) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
+	first, err := i.Store.Apply(ctx, a)
+	if retryproof.CodeOf(err) == retryproof.CodeInvalid && ledger.Check(a.Postings) == nil {
+		a.Postings = nil
+		return i.Store.Apply(ctx, a)
+	}
+	return first, err
+}
+
+type inboxGroups struct{ inbox.Store }
+
+func (i inboxGroups) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
+	a.Events = slices.Clone(a.Events)
+	for n, e := range a.Events {
+		if e.Group == "" {
+			a.Events[n].Group = e.ID
+		}
+	}
+	return i.Store.Apply(ctx, a)
+}
+
 func inDue(plant func(resolve.Store) resolve.Store) func(storetest.Stores) storetest.Stores {
 	return func(s storetest.Stores) storetest.Stores {
 		s.Due, s.Payments.Due = plant(s.Due), plant(s.Payments.Due)
@@ -84,6 +114,22 @@ func (d dueReversed) Due(ctx context.Context, q resolve.Due) ([]effect.Guard, er
 	list, err := d.Store.Due(ctx, q)
 	slices.Reverse(list)
 	return list, err
+}
+
+// dueEarly asks without the margin, and keeps what is UNKNOWN of it.
+type dueEarly struct{ resolve.Store }
+
+func (d dueEarly) Due(ctx context.Context, q resolve.Due) ([]effect.Guard, error) {
+	right, err := d.Store.Due(ctx, q)
+	margin := q.Margin
+	q.Margin = 0
+	early, earlyErr := d.Store.Due(ctx, q)
+	if err != nil || earlyErr != nil {
+		return right, errors.Join(err, earlyErr)
+	}
+	return slices.DeleteFunc(early, func(g effect.Guard) bool {
+		return g.State != effect.Unknown && !effect.Stale(g.Until, q.Now, margin)
+	}), nil
 }
 
 type dueLive struct{ resolve.Store }
@@ -135,6 +181,32 @@ func (p postsTwice) Post(ctx context.Context, postings []ledger.Posting, now tim
 func postTwice(s storetest.Stores) storetest.Stores {
 	s.Payments.Ledger = postsTwice{s.Payments.Ledger, &atomic.Int64{}}
 	return s
+}
+
+func inLedger(plant func(payments.Ledger) payments.Ledger) func(storetest.Stores) storetest.Stores {
+	return func(s storetest.Stores) storetest.Stores {
+		s.Payments.Ledger = plant(s.Payments.Ledger)
+		return s
+	}
+}
+
+type postLeaves struct{ payments.Ledger }
+
+func (p postLeaves) Post(ctx context.Context, postings []ledger.Posting, now time.Time) error {
+	err := p.Ledger.Post(ctx, postings, now)
+	if retryproof.CodeOf(err) == retryproof.CodeInvalid && ledger.Check(postings) == nil {
+		return nil
+	}
+	return err
+}
+
+type paymentOfNUL struct{ payments.Ledger }
+
+func (p paymentOfNUL) Payment(ctx context.Context, id retryproof.ID) (payments.Payment, error) {
+	if strings.ContainsRune(string(id), 0) {
+		return payments.Payment{}, retryproof.Refused(retryproof.CodeInvalid, "a value does not fit its column", nil)
+	}
+	return p.Ledger.Payment(ctx, id)
 }
 
 type creditsOpenings struct{ payments.Ledger }

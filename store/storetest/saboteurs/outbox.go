@@ -20,6 +20,7 @@ func outboxFaults() []Saboteur {
 		{"parked-rows-wait", "parked rows are counted as waiting", "StatsCountWhatWaits", inOutbox(parkedRowsWait)},
 		{"parked-rows-deleted", "Park deletes the row", "RedriveSendsOnce", inOutbox(parkedRowsDeleted)},
 		{"redrive-drops-the-body", "Redrive ignores the repaired body", "RedriveSendsOnce", inOutbox(redriveDropsTheBody)},
+		{"redrive-keeps-attempts", "Redrive leaves the attempts as they are", "RedrivenRowIsAsIfNeverTried", inOutbox(redriveKeepsAttempts)},
 		{"untried-claims-count", "a claim that was given back untried counts", "AttemptsCountClaimsThatWereTried", inOutbox(untriedClaimsCount)},
 		{"own-lease-lets-pass", "a relay may claim behind a row that it has leased", "LeasedHeadHoldsBackItsGroupForItsOwnRelayToo", inOutbox(ownLeaseLetsPass)},
 	}
@@ -169,6 +170,33 @@ func redriveDropsTheBody(right outbox.Store) outbox.Store {
 		r.Body = nil
 		return right.Redrive(ctx, r)
 	}}
+}
+
+// redriveKeepsAttempts adds to each row what it had been tried before a redrive.
+func redriveKeepsAttempts(right outbox.Store) outbox.Store {
+	var mu sync.Mutex
+	last, before := map[string]int{}, map[string]int{}
+	return box{Store: right,
+		claim: func(ctx context.Context, c outbox.Claim) ([]outbox.Row, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			rows, err := right.Claim(ctx, c)
+			for i, r := range rows {
+				rows[i].Attempts += before[r.ID]
+				last[r.ID] = rows[i].Attempts
+			}
+			return rows, err
+		},
+		redrive: func(ctx context.Context, r outbox.Redrive) (bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			ok, err := right.Redrive(ctx, r)
+			if ok {
+				before[r.EventID] = last[r.EventID]
+			}
+			return ok, err
+		},
+	}
 }
 
 func untriedClaimsCount(right outbox.Store) outbox.Store {

@@ -10,6 +10,7 @@ import (
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/ledger"
 	"github.com/retryproof/retryproof/store/storetest"
 )
 
@@ -21,6 +22,7 @@ func settleFaults() []Saboteur {
 		{"inbox-with-the-move-only", "a delivery is noted only when the guard moves", "InboxIsKeptWhenTheGuardDoesNotMove", inEffects(inboxWithTheMoveOnly)},
 		{"claim-holds-the-move-back", "nothing is settled when the claim cannot be completed", "ClaimOfAnotherOwnerDoesNotHoldTheMoveBack", inEffects(claimHoldsTheMoveBack)},
 		{"claim-beside-the-move", "the claim is completed although the guard did not move", "GuardThatDoesNotMoveWritesNoPostingsAndNoEvents", inEffects(claimBesideTheMove)},
+		{"other-entry-left-by-settle", "a settlement moves the guard without postings when a ref has another entry", "OtherEntryOfAnOldRefIsRefusedAndWritesNothing", inEffects(otherEntryLeftBySettle)},
 		{"long-result-cut", "a result over the limit is cut instead of refused", "ResultIsKeptAndBounded", inEffects(longResultCut)},
 		{"final-answer-replaced", "a final answer is replaced by a later one", "FinalAnswerIsNeverReplaced", inEffects(finalAnswerReplaced)},
 		{"pointer-stays", "a pointer is never rewritten to the final answer", "PointerIsRewrittenByItsOwner", inEffects(pointerStays)},
@@ -90,6 +92,17 @@ func claimBesideTheMove(right effect.Store, _ effect.Keys, _ effect.Guards) effe
 		out, err := right.Settle(ctx, m)
 		if err == nil && !out.Moved && m.Claim != nil {
 			out.Completed, err = right.Complete(ctx, *m.Claim)
+		}
+		return out, err
+	}}
+}
+
+func otherEntryLeftBySettle(right effect.Store, _ effect.Keys, _ effect.Guards) effect.Store {
+	return store{Store: right, settle: func(ctx context.Context, m effect.Settle) (effect.Settled, error) {
+		out, err := right.Settle(ctx, m)
+		if retryproof.CodeOf(err) == retryproof.CodeInvalid && ledger.Check(m.Postings) == nil {
+			m.Postings = nil
+			return right.Settle(ctx, m)
 		}
 		return out, err
 	}}
