@@ -70,7 +70,7 @@ func TestABadQueryOfTheStoryIsToldWhatThereIs(t *testing.T) {
 		{"amount=-1", 400, "amount"},
 		{"amount=", 400, "amount"},
 		{"deadline=soon", 400, "deadline"},
-		{"id=naive&client_timeout=10000000", 400, "client_timeout is more than"},
+		{"id=naive&client_timeout=500000", 400, "client_timeout is more than"},
 		{"id=naive&queued_until=30h", 400, "queued_until is more than"},
 		{"amount=1&amount=2", 400, "amount is given twice"},
 		{"amount%3D7=1", 400, "parameter"},
