@@ -21,7 +21,7 @@
 # shellcheck disable=SC2317 # functions are called by trap and until_true
 set -euo pipefail
 
-readonly NATS_VERSION=v2.15.2 # as in queue/nats/go.mod
+readonly NATS_VERSION=v2.15.2 # a released server; the embedded one has its own version
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly repo
 
