@@ -160,9 +160,13 @@ func (p *tab) said() string {
 	return said
 }
 
+// click clicks one element after another, each as soon as it can be: the page
+// enables a button only after it has read its journal, and a click on a disabled one
+// is nothing.
 func (p *tab) click(ids ...string) {
 	p.t.Helper()
 	for _, id := range ids {
+		p.await(`((e) => !e.hidden && !e.disabled)(document.getElementById('` + id + `'))`)
 		p.do(chromedp.Click(chromedp.CSS("#" + id)))
 	}
 }

@@ -154,7 +154,9 @@ func TestANewOrderIsANewKey(t *testing.T) {
 	p.do(chromedp.SendKeys(chromedp.CSS("#amount"), kb.Enter)) // by keyboard
 	p.awaitSaid("Paid $30.00 to m1, once")
 	p.await(`document.getElementById('tap').disabled`)
-	p.click("next", "tap")
+	p.click("next")
+	p.await(`document.getElementById('next').hidden`) // the form has been laid out anew
+	p.click("tap")
 	p.awaitJournal("done", "done")
 	sends := api.awaitSends(p.ctx, t, 2)
 	if sends[0].key == sends[1].key || !strings.Contains(sends[1].body, "43") {
