@@ -5,16 +5,19 @@ package psp
 
 import "time"
 
-// State is what became of a charge.
+// State is what became of a charge or of a refund.
 type State string
 
 const (
-	// Succeeded: the card was charged.
+	// Succeeded: the card was charged, or the money given back.
 	Succeeded State = "SUCCEEDED"
 	// Declined: the card was definitely not charged and this charge never will be.
 	Declined State = "DECLINED"
 	// Processing: the PSP has it and has not decided.
 	Processing State = "PROCESSING"
+	// Failed: the refund definitely did not give the money back, or the money came
+	// back to us, and this refund never will. A charge is never Failed.
+	Failed State = "FAILED"
 )
 
 // ChargeRequest asks for one charge. A repeat carries identical fields.
@@ -50,12 +53,18 @@ type Charge struct {
 	Replayed bool
 }
 
-// WebhookEvent is a verified message from the PSP about a charge. A genuine message
-// that is not about one of our charges has an empty Charge: take it and forget it.
+// WebhookEvent is a verified message from the PSP about a charge or about a refund.
+// A genuine message that is about neither has an empty Charge and an empty Refund:
+// take it and forget it.
 type WebhookEvent struct {
 	// ID is the sender's event id: the key of the webhook inbox.
-	ID     string
-	Type   string
+	ID   string
+	Type string
+	// Charge is a charge of ours; its Reference is never empty then.
 	Charge Charge
+	// Refund is a refund, when the message is about one: its ID is never empty then.
+	// Its Reference is empty when the refund is not one that we asked for: somebody
+	// made it by hand.
+	Refund Refund
 	At     time.Time
 }

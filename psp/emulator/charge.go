@@ -12,7 +12,7 @@ type ChargeRecord struct {
 	Key string `json:"key"`
 	// Reference is metadata payment_id.
 	Reference string `json:"reference"`
-	// Amount and Refunded are minor units of Currency.
+	// Amount and Refunded are minor units of Currency. Refunds that failed do not count.
 	Amount   int64  `json:"amount"`
 	Refunded int64  `json:"refunded"`
 	Currency string `json:"currency"`
@@ -44,12 +44,60 @@ func (c *Core) ChargesAfter(n int) []ChargeRecord {
 		}
 		r := ChargeRecord{
 			ID: i.ChargeID, Intent: i.ID, Key: i.ChargeKey, Reference: i.Metadata[referenceKey],
-			Amount: i.Amount, Refunded: i.Refunded, Currency: i.Currency, At: i.ChargedAt,
+			Amount: i.Amount, Refunded: i.refunded(now), Currency: i.Currency, At: i.ChargedAt,
 		}
 		if count := c.counts[i.ChargeKey]; count != nil {
 			r.Requests, r.Replays = count.requests, count.replays
 		}
 		out = append(out, r)
+	}
+	return out
+}
+
+// RefundRecord is one refund. This is the company's own book: the truth about how
+// often money was given back.
+type RefundRecord struct {
+	ID string `json:"id"`
+	// Charge is the charge's id, Intent its PaymentIntent's.
+	Charge string `json:"charge"`
+	Intent string `json:"intent"`
+	// Key is the idempotency key that made it, "" for none.
+	Key string `json:"key"`
+	// Reference is metadata refund_id, Payment metadata payment_id.
+	Reference string `json:"reference"`
+	Payment   string `json:"payment"`
+	// Amount is in minor units of Currency.
+	Amount   int64  `json:"amount"`
+	Currency string `json:"currency"`
+	// Status is pending, succeeded or failed, as it is now.
+	Status string `json:"status"`
+	// At is when it was made.
+	At time.Time `json:"at"`
+	// Requests and Replays are those of its key, as for a charge.
+	Requests int `json:"requests"`
+	Replays  int `json:"replays"`
+}
+
+// Refunds returns every refund in the order in which they were made, those that
+// failed too.
+func (c *Core) Refunds() []RefundRecord { return c.RefundsAfter(0) }
+
+// RefundsAfter is Refunds without the first n.
+func (c *Core) RefundsAfter(n int) []RefundRecord {
+	now := c.clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := []RefundRecord{}
+	for _, o := range c.refundOrder[min(max(n, 0), len(c.refundOrder)):] {
+		r := c.refunds[o.id]
+		record := RefundRecord{
+			ID: r.ID, Charge: r.Charge, Intent: r.Intent, Key: r.Key, Reference: r.Metadata[refundKey], Payment: r.Metadata[referenceKey],
+			Amount: r.Amount, Currency: r.Currency, Status: r.status(now), At: r.Created,
+		}
+		if count := c.counts[r.Key]; count != nil {
+			record.Requests, record.Replays = count.requests, count.replays
+		}
+		out = append(out, record)
 	}
 	return out
 }

@@ -138,6 +138,8 @@ type Core struct {
 	owing []numbered
 	// byReference finds PaymentIntents by the metadata that everybody searches for.
 	byReference map[string][]numbered
+	// refundsOf finds refunds by their PaymentIntent.
+	refundsOf map[string][]numbered
 
 	executing map[string]fingerprint // keys whose first request has no result yet
 	busy      map[string]bool        // PaymentIntents that a request is changing
@@ -175,7 +177,7 @@ func New(ctx context.Context, cfg Config) (*Core, error) {
 		keys: map[string]*keyMemory{}, intents: map[string]*intent{}, refunds: map[string]*refund{},
 		events: map[string]*event{}, methods: map[string]string{},
 		executing: map[string]fingerprint{}, busy: map[string]bool{}, counts: map[string]*keyCount{},
-		byReference: map[string][]numbered{},
+		byReference: map[string][]numbered{}, refundsOf: map[string][]numbered{},
 	}
 	if cfg.Journal == nil {
 		return c, nil

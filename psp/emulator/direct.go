@@ -117,8 +117,8 @@ func (d Direct) Retrieve(ctx context.Context, id string) (psp.Charge, error) {
 }
 
 // Webhook verifies a webhook's signature at the given time, within five minutes,
-// and reads it. An event that is not about a charge of ours has an empty
-// Charge.State: answer 2xx and forget it.
+// and reads it. An event that is about neither a charge of ours nor a refund has an
+// empty Charge and an empty Refund: answer 2xx and forget it.
 func (d Direct) Webhook(payload []byte, header http.Header, now time.Time) (psp.WebhookEvent, error) {
 	if err := verify(d.Core.cfg.WebhookSecret, payload, header.Get(SignatureHeader), now); err != nil {
 		return psp.WebhookEvent{}, retryproof.Refused(retryproof.CodeUnauthorized, "the webhook's signature does not hold", err)
@@ -128,24 +128,32 @@ func (d Direct) Webhook(payload []byte, header http.Header, now time.Time) (psp.
 		Type    string `json:"type"`
 		Created int64  `json:"created"`
 		Data    struct {
-			Object briefIntent `json:"object"`
+			Object briefObject `json:"object"`
 		} `json:"data"`
 	}
 	err := json.Unmarshal(payload, &e)
-	ours := slices.Contains(chargeEvents, e.Type)
-	if other := (*json.UnmarshalTypeError)(nil); err != nil && (ours || !errors.As(err, &other)) {
+	ours, refund := slices.Contains(chargeEvents, e.Type), slices.Contains(refundEvents, e.Type)
+	if other := (*json.UnmarshalTypeError)(nil); err != nil && (ours || refund || !errors.As(err, &other)) {
 		return psp.WebhookEvent{}, retryproof.Refused(retryproof.CodeInvalid, "the webhook is not an event", err)
 	}
 	out := psp.WebhookEvent{ID: e.ID, Type: e.Type, At: time.Unix(e.Created, 0).UTC()}
-	if i := &e.Data.Object; ours && i.Metadata[referenceKey] != "" {
-		out.Charge = i.charge(false)
+	object := &e.Data.Object
+	if ours && object.Metadata[referenceKey] != "" {
+		out.Charge = object.charge(false)
+	}
+	if refund {
+		out.Refund = object.refund(false)
 	}
 	return out, nil
 }
 
-// chargeEvents are the types of the events that are about a PaymentIntent; the
-// object of any other may have another form.
-var chargeEvents = []string{"payment_intent.succeeded", "payment_intent.payment_failed", "payment_intent.processing"}
+// chargeEvents are the types of the events that are about a PaymentIntent,
+// refundEvents of those about a refund; the object of any other may have another
+// form. Charge.refunded is about a charge and does not name the refund.
+var (
+	chargeEvents = []string{"payment_intent.succeeded", "payment_intent.payment_failed", "payment_intent.processing"}
+	refundEvents = []string{"refund.created", "refund.updated", "refund.failed", "charge.refund.updated"}
+)
 
 // verify checks a signature header: one t, one or more v1, of which one fits.
 func verify(secret string, payload []byte, header string, now time.Time) error {
@@ -222,8 +230,8 @@ func noAnswer(err error) error {
 	return &retryproof.Error{Code: CodeNoAnswer, Message: "the PSP did not answer", Hint: "repeat with the same key", Err: err}
 }
 
-// refusal classifies an answered error of a charge.
-func refusal(resp Response, e *errorJSON) error {
+// refusal classifies an answered error of a charge or of a refund.
+func refusal(resp Response, e *errorJSON) *retryproof.Error {
 	out := &retryproof.Error{
 		Outcome: retryproof.NotDone, Code: retryproof.CodeInvalid,
 		Message: "the PSP answered " + strconv.Itoa(resp.Status) + " " + e.Type + " " + e.Code,
@@ -233,13 +241,15 @@ func refusal(resp Response, e *errorJSON) error {
 		out.Outcome, out.Code, out.RetryAfter = retryproof.Unknown, retryproof.CodeInProgress, time.Second
 	case e.Type == "idempotency_error":
 		out.Outcome, out.Code = retryproof.Unknown, retryproof.CodeKeyReused
+	case resp.Status == http.StatusNotFound:
+		out.Code = retryproof.CodeNotFound
 	case resp.Status == http.StatusTooManyRequests && e.Code == "lock_timeout":
 		out.Outcome, out.Code, out.RetryAfter = retryproof.Unknown, retryproof.CodeConflict, time.Second
 	case resp.Status == http.StatusTooManyRequests:
 		out.Code, out.RetryAfter = retryproof.CodeTooMany, time.Second
 	case resp.Status >= 500:
 		out.Outcome, out.Code = retryproof.Unknown, retryproof.CodeUnknown
-		out.Hint = "the key keeps this answer: look the payment up by its reference"
+		out.Hint = "the key keeps this answer: look it up by its reference"
 	}
 	return out
 }

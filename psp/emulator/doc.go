@@ -11,7 +11,10 @@
 //     refused. A repeat while the first is executing is refused with 409.
 //   - A key is forgotten [Config].KeyMemory after its first use, judged when it is
 //     read. From then on a repeat is a new request, and charges again.
-//   - Charges, and finding them by id or metadata, are for ever.
+//   - Charges and refunds, and finding them by id, metadata or listing, are for ever.
+//   - All refunds of a charge that have not failed are together never more than the
+//     charge. One that fails counts as not given back from then on.
+//   - A listing shows at once what was done, newest first, and is a total order.
 //   - Every webhook is delivered until its receiver says 2xx: at least once.
 //   - With a [Journal], whatever was answered, or done without an answer, survives
 //     the death of the process.
@@ -22,6 +25,8 @@
 //     it does not know is refused, never ignored.
 //   - Order of webhooks, or that a webhook comes once.
 //   - That search shows a charge at once: [Config].SearchLag.
+//   - That a refund that has succeeded stays so: a bank may send the money back
+//     ([FailLater]), as after Stripe's test card 4000000000005126.
 //   - Faults and request counts live in memory and die with the process.
 //
 // # What a crash leaves behind
@@ -39,5 +44,5 @@
 // [Core.RunOnce] is the step that delivers webhooks.
 //
 // Sources: Stripe's API reference on idempotent requests, errors, PaymentIntents,
-// refunds, search and webhook signatures.
+// refunds, pagination, search ("data freshness"), webhook events and signatures.
 package emulator

@@ -1,7 +1,6 @@
 package emulator
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -48,36 +47,6 @@ func (c *Core) knowsMethod(method string) *failure {
 		return f
 	}
 	return nil
-}
-
-// parseRefund also finds the PaymentIntent, by its id or by its charge's.
-func parseRefund(c *Core, k *call) (*form, *failure) {
-	f, fail := parseForm(k.Form, refundParams...)
-	if fail != nil {
-		return nil, fail
-	}
-	if _, fail := f.amount(0, false); fail != nil {
-		return nil, fail
-	}
-	if r := f.values["reason"]; r != "" && !slices.Contains([]string{"duplicate", "fraudulent", "requested_by_customer"}, r) {
-		return nil, invalid("", "reason", "Reason must be duplicate, fraudulent or requested_by_customer.")
-	}
-	id, charge := f.values["payment_intent"], f.values["charge"]
-	if (id == "") == (charge == "") {
-		return nil, invalid("parameter_missing", "payment_intent", "Give a payment_intent or a charge to refund, one of them.")
-	}
-	if charge != "" {
-		at := slices.IndexFunc(c.intentOrder, func(n numbered) bool { return c.intents[n.id].ChargeID == charge })
-		if at < 0 {
-			return nil, missing("charge", charge, "charge")
-		}
-		id = c.intentOrder[at].id
-	}
-	if c.intents[id] == nil {
-		return nil, missing("payment_intent", id, "payment_intent")
-	}
-	k.route.id = id
-	return f, nil
 }
 
 // own marks a PaymentIntent as changing and returns a copy to change.
@@ -168,38 +137,4 @@ func (c *Core) confirm(k *call, w *writeRecord, now time.Time) []string {
 		announced = i.render(i.ChargedAt, false)
 	}
 	return append(early, c.announce(k, w, "payment_intent.succeeded", announced, i.ChargedAt)...)
-}
-
-func executeRefund(c *Core, k *call, w *writeRecord, now time.Time) ([]string, *failure) {
-	i, fail := c.own(k)
-	if fail != nil {
-		return nil, fail
-	}
-	left := i.Amount - i.Refunded
-	amount, _ := k.form.amount(0, false) // parseRefund has checked it
-	if amount == 0 {
-		amount = left
-	}
-	var refused *failure
-	switch {
-	case i.status(now) != statusSucceeded:
-		refused = invalid("payment_intent_unexpected_state", "payment_intent", "A PaymentIntent with the status "+i.status(now)+" cannot be refunded.")
-	case left == 0:
-		refused = invalid("charge_already_refunded", "", "The charge has been refunded already.")
-	case amount > left:
-		refused = invalid("amount_too_large", "amount", "The refund is greater than what is left: "+strconv.FormatInt(left, 10)+".")
-	}
-	if refused != nil {
-		w.Status, w.Body = refused.status, refused.body()
-		return nil, nil
-	}
-	i.Refunded += amount
-	seq := c.nextSeq()
-	w.Intent = i
-	w.Refund = &refund{
-		ID: newID("re", k.Key, k.life, seq, now), Seq: seq, Intent: i.ID, Charge: i.ChargeID, Amount: amount,
-		Currency: i.Currency, Reason: k.form.values["reason"], Metadata: k.form.metadata, Created: now,
-	}
-	w.Status, w.Body = 200, encode(w.Refund.render())
-	return c.announce(k, w, "charge.refunded", i.renderCharge(now), now), nil
 }

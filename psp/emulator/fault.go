@@ -32,9 +32,11 @@ const (
 	Delay       Action = "delay"        // wait By, before or after the effect
 	RateLimited Action = "rate_limited" // 429; nothing happens, nothing is saved
 
-	Decline      Action = "decline"       // the card is refused with DeclineCode
+	Decline      Action = "decline"       // the card, or the refund, is refused with DeclineCode
 	Error500     Action = "error_500"     // 500, saved for the key; When: before or after the effect
-	Processing   Action = "processing"    // the charge is undecided for By, then succeeds
+	Processing   Action = "processing"    // the charge, or the refund, is undecided for By, then succeeds
+	FailPending  Action = "fail_pending"  // the refund is undecided for By, then fails
+	FailLater    Action = "fail_later"    // the refund succeeds, and By later the bank sends it back: it fails
 	WebhookEarly Action = "webhook_early" // delivered before the API answers
 	WebhookLate  Action = "webhook_late"  // delivered By later
 	WebhookTwice Action = "webhook_twice" // delivered again By after the first time
@@ -61,12 +63,15 @@ type Fault struct {
 	Count int
 	// Always makes it meet every request. Defaults to false.
 	Always bool
-	// By is the duration of Delay, Processing, WebhookLate and WebhookTwice.
+	// By is the duration of Delay, Processing, FailPending, FailLater, WebhookLate and
+	// WebhookTwice.
 	// Defaults to 0, which only WebhookTwice accepts.
 	By time.Duration
 	// When places Delay and Error500. Defaults to BeforeEffect.
 	When When
-	// DeclineCode is Decline's reason. Defaults to generic_decline.
+	// DeclineCode is Decline's reason, or why a refund fails. Defaults to
+	// generic_decline for a charge, charge_disputed for a refund that is refused and
+	// expired_or_canceled_card for one that fails.
 	DeclineCode string
 }
 
@@ -77,7 +82,7 @@ type armedFault struct {
 
 var actionsOf = map[Operation][]Action{
 	OperationCharge:   {LoseRequest, LoseReply, Delay, RateLimited, Decline, Error500, Processing, WebhookEarly, WebhookLate, WebhookTwice, WebhookNever},
-	OperationRefund:   {LoseRequest, LoseReply, Delay, RateLimited, Error500, WebhookEarly, WebhookLate, WebhookTwice, WebhookNever},
+	OperationRefund:   {LoseRequest, LoseReply, Delay, RateLimited, Decline, Error500, Processing, FailPending, FailLater, WebhookEarly, WebhookLate, WebhookTwice, WebhookNever},
 	OperationRetrieve: {LoseRequest, LoseReply, Delay, RateLimited, Error500},
 	OperationSearch:   {LoseRequest, LoseReply, Delay, RateLimited, Error500},
 }
@@ -95,7 +100,8 @@ func (f Fault) Validate() error {
 	if f.Count < 0 || (f.Always && f.Count != 0) {
 		errs = append(errs, errors.New("count must be at least 1, or always must stand alone"))
 	}
-	needsBy := f.Do == Delay || f.Do == Processing || f.Do == WebhookLate
+	fails := f.Do == FailPending || f.Do == FailLater
+	needsBy := f.Do == Delay || f.Do == Processing || f.Do == WebhookLate || fails
 	switch {
 	case f.By < 0:
 		errs = append(errs, errors.New("by must not be negative"))
@@ -107,8 +113,8 @@ func (f Fault) Validate() error {
 	if f.When != "" && ((f.When != BeforeEffect && f.When != AfterEffect) || (f.Do != Delay && f.Do != Error500)) {
 		errs = append(errs, errors.New("when is before or after, for delay and error_500 only"))
 	}
-	if f.DeclineCode != "" && f.Do != Decline {
-		errs = append(errs, errors.New("decline_code is for decline only"))
+	if f.DeclineCode != "" && f.Do != Decline && !fails {
+		errs = append(errs, errors.New("decline_code is for decline, fail_pending and fail_later only"))
 	}
 	return errors.Join(errs...)
 }

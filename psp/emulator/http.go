@@ -34,6 +34,7 @@ type HandlerConfig struct {
 //
 //	GET, POST, DELETE /_emulator/faults    the script of faults: show, append, clear
 //	GET               /_emulator/charges   every charge, with the requests of its key
+//	GET               /_emulator/refunds   every refund, with the requests of its key
 //	GET               /_emulator/webhooks  every webhook and what became of it
 //	POST              /_emulator/methods   {"method": "pm_9", "decline_code": ""}
 type Handler struct {
@@ -52,6 +53,7 @@ func NewHandler(core *Core, cfg HandlerConfig) *Handler {
 	h.mux.HandleFunc("POST /_emulator/faults", h.addFaults)
 	h.mux.HandleFunc("DELETE /_emulator/faults", h.clearFaults)
 	h.mux.HandleFunc("GET /_emulator/charges", h.showCharges)
+	h.mux.HandleFunc("GET /_emulator/refunds", h.showRefunds)
 	h.mux.HandleFunc("GET /_emulator/webhooks", h.showWebhooks)
 	h.mux.HandleFunc("POST /_emulator/methods", h.setMethod)
 	return h
@@ -184,6 +186,10 @@ func (h *Handler) clearFaults(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) showCharges(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, encode(map[string]any{"charges": h.core.Charges()}))
+}
+
+func (h *Handler) showRefunds(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, encode(map[string]any{"refunds": h.core.Refunds()}))
 }
 
 func (h *Handler) showWebhooks(w http.ResponseWriter, _ *http.Request) {

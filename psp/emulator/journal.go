@@ -155,7 +155,9 @@ func (c *Core) applyWrite(w *writeRecord) {
 		c.seq = max(c.seq, w.Intent.Seq)
 	}
 	if w.Refund != nil {
-		c.refundOrder = enlist(c.refundOrder, c.refunds[w.Refund.ID] == nil, w.Refund.Seq, w.Refund.ID)
+		isNew, of := c.refunds[w.Refund.ID] == nil, w.Refund.Intent
+		c.refundOrder = enlist(c.refundOrder, isNew, w.Refund.Seq, w.Refund.ID)
+		c.refundsOf[of] = enlist(c.refundsOf[of], isNew, w.Refund.Seq, w.Refund.ID)
 		c.refunds[w.Refund.ID] = w.Refund
 		c.seq = max(c.seq, w.Refund.Seq)
 	}

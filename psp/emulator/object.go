@@ -36,7 +36,15 @@ type intent struct {
 	ChargeID  string    `json:"charge_id,omitempty"`
 	ChargeKey string    `json:"charge_key,omitempty"`
 	ChargedAt time.Time `json:"charged_at,omitzero"`
-	Refunded  int64     `json:"refunded,omitempty"`
+	// Refunded is all that was ever given back; Returns is what banks sent back of it.
+	Refunded int64      `json:"refunded,omitempty"`
+	Returns  []returned `json:"returns,omitempty"`
+}
+
+// returned is the amount of a refund that fails at a time, which may be to come.
+type returned struct {
+	At     time.Time `json:"at"`
+	Amount int64     `json:"amount"`
 }
 
 // decline is why a card was refused.
@@ -46,25 +54,23 @@ type decline struct {
 	Method      string `json:"method"`
 }
 
-// refund is money given back.
-type refund struct {
-	ID       string            `json:"id"`
-	Seq      int64             `json:"seq"`
-	Intent   string            `json:"intent"`
-	Charge   string            `json:"charge"`
-	Amount   int64             `json:"amount"`
-	Currency string            `json:"currency"`
-	Reason   string            `json:"reason,omitempty"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Created  time.Time         `json:"created"`
-}
-
 // status is the PaymentIntent's status at the given time.
 func (i *intent) status(now time.Time) string {
 	if i.Status == statusSucceeded && now.Before(i.ChargedAt) {
 		return statusProcessing
 	}
 	return i.Status
+}
+
+// refunded is what has been given back and has not failed by the given time.
+func (i *intent) refunded(now time.Time) int64 {
+	total := i.Refunded
+	for _, r := range i.Returns {
+		if !now.Before(r.At) {
+			total -= r.Amount
+		}
+	}
+	return total
 }
 
 // newID names an object after the key's life that made it, so that the same key
@@ -146,36 +152,12 @@ type chargeJSON struct {
 
 func (i *intent) renderCharge(now time.Time) *chargeJSON {
 	j := &chargeJSON{
-		ID: i.ChargeID, Object: "charge", Amount: i.Amount, AmountRefunded: i.Refunded, Created: i.ChargedAt.Unix(),
+		ID: i.ChargeID, Object: "charge", Amount: i.Amount, AmountRefunded: i.refunded(now), Created: i.ChargedAt.Unix(),
 		Currency: i.Currency, Metadata: i.Metadata, PaymentIntent: i.ID, PaymentMethod: i.Method,
-		Refunded: i.Refunded == i.Amount, Status: "pending",
+		Refunded: i.refunded(now) == i.Amount, Status: "pending",
 	}
 	if i.status(now) == statusSucceeded {
 		j.Status, j.Paid, j.Captured, j.AmountCaptured = statusSucceeded, true, true, i.Amount
-	}
-	if j.Metadata == nil {
-		j.Metadata = map[string]string{}
-	}
-	return j
-}
-
-type refundJSON struct {
-	ID            string            `json:"id"`
-	Object        string            `json:"object"`
-	Amount        int64             `json:"amount"`
-	Charge        string            `json:"charge"`
-	Created       int64             `json:"created"`
-	Currency      string            `json:"currency"`
-	Metadata      map[string]string `json:"metadata"`
-	PaymentIntent string            `json:"payment_intent"`
-	Reason        *string           `json:"reason"`
-	Status        string            `json:"status"`
-}
-
-func (r *refund) render() *refundJSON {
-	j := &refundJSON{
-		ID: r.ID, Object: "refund", Amount: r.Amount, Charge: r.Charge, Created: r.Created.Unix(), Currency: r.Currency,
-		Metadata: r.Metadata, PaymentIntent: r.Intent, Reason: optional(r.Reason), Status: statusSucceeded,
 	}
 	if j.Metadata == nil {
 		j.Metadata = map[string]string{}

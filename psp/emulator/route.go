@@ -96,14 +96,6 @@ func readIntent(c *Core, k *call, now time.Time) ([]byte, *failure) {
 	return encode(i.render(now, k.form.wantsCharge())), nil
 }
 
-func readRefund(c *Core, k *call, _ time.Time) ([]byte, *failure) {
-	r := c.refunds[k.route.id]
-	if r == nil {
-		return nil, missing("refund", k.route.id, "id")
-	}
-	return encode(r.render()), nil
-}
-
 // matchesCreated applies the created filter, in whole seconds as Stripe does.
 func (f *form) matchesCreated(at time.Time) bool {
 	for _, op := range []string{"", "gt", "gte", "lt", "lte"} {
@@ -129,18 +121,6 @@ func listIntents(c *Core, k *call, now time.Time) ([]byte, *failure) {
 		}
 	}
 	return page(k, found, "payment_intent", func(id string) any { return c.intents[id].render(now, k.form.wantsCharge()) })
-}
-
-func listRefunds(c *Core, k *call, _ time.Time) ([]byte, *failure) {
-	intent, charge := k.form.values["payment_intent"], k.form.values["charge"]
-	var found []numbered
-	for _, n := range c.refundOrder {
-		r := c.refunds[n.id]
-		if (intent == "" || r.Intent == intent) && (charge == "" || r.Charge == charge) && k.form.matchesCreated(r.Created) {
-			found = append(found, n)
-		}
-	}
-	return page(k, found, "refund", func(id string) any { return c.refunds[id].render() })
 }
 
 // page renders one page of a listing, newest first. found is oldest first.

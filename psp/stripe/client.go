@@ -223,11 +223,8 @@ func check(ctx context.Context, r psp.ChargeRequest) error {
 // Stripe's search is eventually consistent: that nothing is found, or one where
 // there are two, is no proof. Errors are Unknown.
 func (c *Client) Find(ctx context.Context, reference string) ([]psp.Charge, error) {
-	if cause := context.Cause(ctx); cause != nil {
-		return nil, &retryproof.Error{Code: retryproof.CodeTooLate, Message: "the time was up before the PSP was asked", Err: cause}
-	}
-	if reference == "" {
-		return nil, &retryproof.Error{Code: retryproof.CodeInvalid, Message: "the reference is empty"}
+	if err := checkLookup(ctx, reference, "the reference is empty"); err != nil {
+		return nil, err
 	}
 	p := &stripesdk.PaymentIntentSearchParams{}
 	p.Query = "metadata['" + referenceKey + "']:" + quote(reference)
@@ -252,11 +249,8 @@ func quote(value string) string {
 // Retrieve returns the PaymentIntent with the given id: Charge.ID. Errors are
 // Unknown; one that does not exist has the code not-found.
 func (c *Client) Retrieve(ctx context.Context, id string) (psp.Charge, error) {
-	if cause := context.Cause(ctx); cause != nil {
-		return psp.Charge{}, &retryproof.Error{Code: retryproof.CodeTooLate, Message: "the time was up before the PSP was asked", Err: cause}
-	}
-	if id == "" {
-		return psp.Charge{}, &retryproof.Error{Code: retryproof.CodeInvalid, Message: "the charge's id is empty"}
+	if err := checkLookup(ctx, id, "the charge's id is empty"); err != nil {
+		return psp.Charge{}, err
 	}
 	intent, err := c.api.V1PaymentIntents.Retrieve(ctx, id, nil)
 	if err != nil {

@@ -53,7 +53,7 @@ func declineCode(e *stripesdk.Error) string {
 	return string(e.Code)
 }
 
-// classify says what an error of a charge tells about it.
+// classify says what an error of a charge or of a refund tells about it.
 func classify(ctx context.Context, err error) *retryproof.Error {
 	var e *stripesdk.Error
 	if errors.As(err, &e) {
@@ -106,7 +106,7 @@ func answered(e *stripesdk.Error) *retryproof.Error {
 		out.Code, out.RetryAfter = retryproof.CodeInProgress, retryAfter(e)
 	case e.Type == stripesdk.ErrorTypeIdempotency:
 		out.Code = retryproof.CodeKeyReused
-		out.Hint = "the key's first request had other parameters and may have charged: look it up by its own reference"
+		out.Hint = "the key's first request had other parameters and may have been done: look it up by its own reference"
 	case status == http.StatusTooManyRequests && e.Code == stripesdk.ErrorCodeLockTimeout:
 		out.Code, out.RetryAfter = retryproof.CodeConflict, retryAfter(e)
 	case status == http.StatusTooManyRequests:
@@ -122,7 +122,7 @@ func answered(e *stripesdk.Error) *retryproof.Error {
 	case status == http.StatusBadRequest && e.Type == stripesdk.ErrorTypeInvalidRequest:
 		notDone(retryproof.CodeInvalid)
 	case status >= 500:
-		out.Hint = "the key keeps this answer: look the payment up by its reference"
+		out.Hint = "the key keeps this answer: look it up by its reference"
 	}
 	return out
 }

@@ -19,10 +19,15 @@ const signatureHeader = "Stripe-Signature"
 
 // Webhook verifies and reads a webhook; now is the time of its arrival.
 //
-// An event that is not about the outcome of one of our charges (another type, or a
-// PaymentIntent without our reference) is returned with its id and type, an empty
-// Charge and no error: see [Ignored]. Answer it with 2xx, or Stripe sends it for
-// three days.
+// An event about a refund has it in Refund, also when it is none of ours: then
+// somebody made it by hand and its Reference is empty. charge.refunded is not one of
+// these, since it does not name the refund: subscribe to refund.created,
+// refund.updated and refund.failed.
+//
+// An event that is about neither the outcome of one of our charges nor a refund
+// (another type, or a PaymentIntent without our reference) is returned with its id
+// and type, empty otherwise, and no error: see [Ignored]. Answer it with 2xx, or
+// Stripe sends it for three days.
 //
 // Errors are NotDone: unauthorized when the signature does not hold, invalid when
 // what was signed is no event.
@@ -45,21 +50,31 @@ func (c *Client) Webhook(payload []byte, header http.Header, now time.Time) (psp
 	switch stripesdk.EventType(e.Type) {
 	case stripesdk.EventTypePaymentIntentSucceeded, stripesdk.EventTypePaymentIntentPaymentFailed,
 		stripesdk.EventTypePaymentIntentProcessing, stripesdk.EventTypePaymentIntentCanceled:
-	default:
-		return out, nil
-	}
-	var data stripesdk.EventData
-	if err := json.Unmarshal(e.Data, &data); err != nil {
-		return psp.WebhookEvent{}, invalidEvent("the webhook's data cannot be read")
-	}
-	var i stripesdk.PaymentIntent
-	if err := json.Unmarshal(data.Raw, &i); err != nil || i.ID == "" {
-		return psp.WebhookEvent{}, invalidEvent("the webhook has no PaymentIntent")
-	}
-	if i.Metadata[referenceKey] != "" {
-		out.Charge = chargeOf(&i, false)
+		var i stripesdk.PaymentIntent
+		if err := readObject(e.Data, &i); err != nil || i.ID == "" {
+			return psp.WebhookEvent{}, invalidEvent("the webhook has no PaymentIntent")
+		}
+		if i.Metadata[referenceKey] != "" {
+			out.Charge = chargeOf(&i, false)
+		}
+	case stripesdk.EventTypeRefundCreated, stripesdk.EventTypeRefundUpdated, stripesdk.EventTypeRefundFailed,
+		stripesdk.EventTypeChargeRefundUpdated:
+		var r stripesdk.Refund
+		if err := readObject(e.Data, &r); err != nil || r.ID == "" {
+			return psp.WebhookEvent{}, invalidEvent("the webhook has no refund")
+		}
+		out.Refund = refundOf(&r, false)
 	}
 	return out, nil
+}
+
+// readObject reads what an event is about.
+func readObject(raw json.RawMessage, into any) error {
+	var data stripesdk.EventData
+	if err := json.Unmarshal(raw, &data); err != nil {
+		return err
+	}
+	return json.Unmarshal(data.Raw, into)
 }
 
 func invalidEvent(message string) error {
@@ -80,8 +95,9 @@ func createdAt(raw json.RawMessage) time.Time {
 	return time.Time{}
 }
 
-// Ignored reports that a verified webhook is not about a charge of ours.
-func Ignored(e psp.WebhookEvent) bool { return e.Charge.State == "" }
+// Ignored reports that a verified webhook is neither about a charge of ours nor about
+// a refund.
+func Ignored(e psp.WebhookEvent) bool { return e.Charge.State == "" && e.Refund.State == "" }
 
 // verify checks the signature at the given time. The library checks the digest; the
 // time is ours to check, since the library asks the machine's clock.
