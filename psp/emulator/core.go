@@ -155,6 +155,7 @@ type keyMemory struct {
 	Life   int
 	Status int
 	Body   []byte
+	said   any // what Body says
 }
 
 type keyCount struct{ requests, replays int }

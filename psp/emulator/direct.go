@@ -39,18 +39,17 @@ type Direct struct {
 // Charge creates and confirms a PaymentIntent in one request. A decline is a
 // Charge with State Declined. See the Stripe adapter for the errors.
 func (d Direct) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, error) {
-	form := url.Values{
-		"amount": {strconv.FormatInt(r.Amount, 10)}, "currency": {strings.ToLower(r.Currency)}, "payment_method": {r.Method},
-		"confirm": {"true"}, "error_on_requires_action": {"true"}, "metadata[" + referenceKey + "]": {r.Reference},
-		"automatic_payment_methods[enabled]": {"true"}, "automatic_payment_methods[allow_redirects]": {"never"},
-	}
-	resp, err := d.Core.Do(ctx, Request{Method: http.MethodPost, Path: "/v1/payment_intents", Key: r.Key, Form: form})
+	resp, err := d.Core.do(ctx, Request{Method: http.MethodPost, Path: "/v1/payment_intents", Key: r.Key, typed: chargeForm(r)})
 	if err != nil {
 		return psp.Charge{}, noAnswer(err)
 	}
-	if resp.intent != nil {
-		return resp.intent.brief().charge(resp.Replayed), nil
+	switch said := resp.said.(type) {
+	case *intentJSON:
+		return said.brief().charge(resp.Replayed), nil
+	case *failure:
+		return charged(resp, &said.errorJSON)
 	}
+	// A key of an earlier life of this process: only the bytes are left.
 	if resp.Status == http.StatusOK {
 		i, err := decode[briefIntent](resp.Body)
 		if err != nil {
@@ -64,10 +63,15 @@ func (d Direct) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, er
 	if err != nil {
 		return psp.Charge{}, err
 	}
-	if resp.Status == http.StatusPaymentRequired && e.Error.Type == "card_error" && e.Error.PaymentIntent != nil {
-		return e.Error.PaymentIntent.brief().charge(resp.Replayed), nil
+	return charged(resp, &e.Error)
+}
+
+// charged is a decline as a charge, or any other refusal as an error.
+func charged(resp Response, e *errorJSON) (psp.Charge, error) {
+	if resp.Status == http.StatusPaymentRequired && e.Type == "card_error" && e.PaymentIntent != nil {
+		return e.PaymentIntent.brief().charge(resp.Replayed), nil
 	}
-	return psp.Charge{}, refusal(resp, &e.Error)
+	return psp.Charge{}, refusal(resp, e)
 }
 
 // Find returns every PaymentIntent of a reference, newest first. None is no proof
@@ -122,6 +126,9 @@ func (d Direct) Retrieve(ctx context.Context, id string) (psp.Charge, error) {
 func (d Direct) Webhook(payload []byte, header http.Header, now time.Time) (psp.WebhookEvent, error) {
 	if err := verify(d.Core.cfg.WebhookSecret, payload, header.Get(SignatureHeader), now); err != nil {
 		return psp.WebhookEvent{}, retryproof.Refused(retryproof.CodeUnauthorized, "the webhook's signature does not hold", err)
+	}
+	if e := d.Core.pending(payload); e != nil {
+		return *e, nil
 	}
 	var e struct {
 		ID      string `json:"id"`

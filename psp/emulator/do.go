@@ -30,6 +30,8 @@ type Request struct {
 	Key string
 	// Form holds the parameters of the body, or of the query for reads.
 	Form url.Values
+
+	typed *typedForm // Form, for a caller in this process
 }
 
 // Response is what the company answers.
@@ -43,15 +45,21 @@ type Response struct {
 	// Replayed says that the answer comes from the memory of the key.
 	Replayed bool
 
-	intent *intentJSON // what Body says, when it is at hand
+	said any // what Body says, *intentJSON or *failure; nil when only Body knows
 }
 
 // fingerprint tells whether a repeat has the parameters of the first request.
 type fingerprint = retryproof.Fingerprint
 
 func fingerprintOf(r Request) fingerprint {
+	form := ""
+	if r.typed != nil {
+		form = r.typed.encoded()
+	} else {
+		form = r.Form.Encode()
+	}
 	return retryproof.FingerprintOf(
-		retryproof.Text("method", r.Method), retryproof.Text("path", r.Path), retryproof.Text("form", r.Form.Encode()))
+		retryproof.Text("method", r.Method), retryproof.Text("path", r.Path), retryproof.Text("form", form))
 }
 
 // call is one request on its way through the company.
@@ -75,6 +83,15 @@ type call struct {
 // [ErrRequestLost], [ErrReplyLost], or the end of ctx during a delay; then nothing
 // is answered. Every other failure is a Response.
 func (c *Core) Do(ctx context.Context, r Request) (Response, error) {
+	resp, err := c.do(ctx, r)
+	if resp.Body == nil && resp.said != nil {
+		resp.Body = encode(resp.said)
+	}
+	return resp, err
+}
+
+// do is Do without the bytes of an answer that is at hand otherwise.
+func (c *Core) do(ctx context.Context, r Request) (Response, error) {
 	k, answer, err := c.arrive(r)
 	if answer != nil || err != nil {
 		return orZero(answer), err
@@ -218,7 +235,7 @@ func (c *Core) replay(k *call) Response {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts[k.Key].replays++
-	return Response{ID: k.id, Status: k.memory.Status, Body: k.memory.Body, Replayed: true}
+	return Response{ID: k.id, Status: k.memory.Status, Body: k.memory.Body, said: k.memory.said, Replayed: true}
 }
 
 // execute makes the effect and the memory of the key durable in one record.
@@ -234,7 +251,7 @@ func (c *Core) execute(ctx context.Context, k *call) (Response, []string, error)
 			return *k.fail(f), nil, nil //nolint:nilerr // the failure is the answer
 		}
 	}
-	return Response{ID: k.id, Status: w.Status, Body: w.Body, intent: w.answered}, early, nil
+	return Response{ID: k.id, Status: w.Status, Body: w.Body, said: w.said}, early, nil
 }
 
 // plan decides what the write does, under the lock and without doing it. A failure
@@ -245,7 +262,7 @@ func (c *Core) plan(k *call, now time.Time) (*writeRecord, []string, *failure) {
 	w := &writeRecord{Key: k.Key, FirstUse: k.at, Fingerprint: k.fingerprint, Life: k.life}
 	fault500 := c.take(k.route.operation, Error500, "")
 	if fault500 != nil && fault500.When == BeforeEffect {
-		w.Status, w.Body = 500, internal("The emulator was told to fail.").body()
+		w.Status, w.said = 500, internal("The emulator was told to fail.")
 		return w, nil, nil
 	}
 	early, fail := k.route.execute(c, k, w, now)
@@ -253,7 +270,7 @@ func (c *Core) plan(k *call, now time.Time) (*writeRecord, []string, *failure) {
 		return nil, nil, fail
 	}
 	if fault500 != nil {
-		w.Status, w.Body, w.answered = 500, internal("The emulator was told to fail.").body(), nil
+		w.Status, w.Body, w.said = 500, nil, internal("The emulator was told to fail.")
 	}
 	return w, early, nil
 }
@@ -276,5 +293,5 @@ func (c *Core) reply(ctx context.Context, k *call, resp Response) (Response, err
 }
 
 func (k *call) fail(f *failure) *Response {
-	return &Response{ID: k.id, Status: f.status, Body: f.body()}
+	return &Response{ID: k.id, Status: f.status, said: f}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func parseCreate(c *Core, k *call) (*form, *failure) {
-	f, fail := parseForm(k.Form, createParams...)
+	f, fail := k.parse(createParams)
 	if fail != nil {
 		return nil, fail
 	}
@@ -119,7 +119,7 @@ func (c *Core) confirm(k *call, w *writeRecord, now time.Time) []string {
 		i.Status, i.Refused = statusNeedsMethod, declineOf(i.Method, reason)
 		f := &failure{402, *i.Refused.render()}
 		f.PaymentIntent = i.render(now, false)
-		w.Status, w.Body = f.status, f.body()
+		w.Status, w.said = f.status, f
 		return c.announce(k, w, "payment_intent.payment_failed", f.PaymentIntent, now)
 	}
 	i.Status, i.Refused = statusSucceeded, nil
@@ -131,7 +131,7 @@ func (c *Core) confirm(k *call, w *writeRecord, now time.Time) []string {
 		early = c.announce(k, w, "payment_intent.processing", i.render(now, false), now)
 	}
 	answered := i.render(now, k.form.wantsCharge())
-	w.Status, w.Body, w.answered = 200, encode(answered), answered
+	w.Status, w.said = 200, answered
 	announced := answered
 	if k.form.wantsCharge() || !i.ChargedAt.Equal(now) {
 		announced = i.render(i.ChargedAt, false)

@@ -77,7 +77,7 @@ type writeRecord struct {
 	Refund      *refund     `json:"refund,omitempty"`
 	Events      []event     `json:"events,omitempty"`
 
-	answered *intentJSON // what Body says, for a caller in this process; may be nil
+	said any // what Body says; commit encodes it for the journal
 }
 
 // webhookRecord notes that a webhook was received.
@@ -96,6 +96,9 @@ type methodRecord struct {
 func (c *Core) commit(ctx context.Context, r record) error {
 	r.Version = recordVersion
 	if c.cfg.Journal != nil {
+		if w := r.Write; w != nil && w.Body == nil && w.said != nil {
+			w.Body = encode(w.said)
+		}
 		b, err := json.Marshal(r)
 		if err != nil {
 			return fmt.Errorf("emulator: encode the record: %w", err)
@@ -134,7 +137,7 @@ func (c *Core) apply(r record) {
 			e.delivered, e.attempts = w.Delivered, 0
 			e.next = r.At.Add(e.Gap)
 			if e.delivered >= e.Times {
-				e.Payload = nil // the journal has it
+				e.Payload, e.said = nil, nil // the journal has it
 			}
 		}
 	}
@@ -145,7 +148,7 @@ func (c *Core) apply(r record) {
 
 func (c *Core) applyWrite(w *writeRecord) {
 	if w.Key != "" {
-		c.keys[w.Key] = &keyMemory{FirstUse: w.FirstUse, Fingerprint: w.Fingerprint, Life: w.Life, Status: w.Status, Body: w.Body}
+		c.keys[w.Key] = &keyMemory{FirstUse: w.FirstUse, Fingerprint: w.Fingerprint, Life: w.Life, Status: w.Status, Body: w.Body, said: w.said}
 	}
 	if w.Intent != nil {
 		isNew, ref := c.intents[w.Intent.ID] == nil, w.Intent.Metadata[referenceKey]

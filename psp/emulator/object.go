@@ -194,8 +194,11 @@ type failure struct {
 	errorJSON
 }
 
-func (f *failure) body() []byte {
-	return encode(struct {
+func (f *failure) body() []byte { return encode(f) }
+
+// MarshalJSON is the body of an answer.
+func (f *failure) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
 		Error *errorJSON `json:"error"`
 	}{&f.errorJSON})
 }

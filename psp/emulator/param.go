@@ -58,15 +58,19 @@ func parseForm(in url.Values, allowed ...string) (*form, *failure) {
 			return nil, invalid("", name, "The parameter is given more than once.")
 		}
 		for _, v := range list {
-			if !utf8.ValidString(v) || !utf8.ValidString(name) {
-				return nil, invalid("", name, "The parameter is not UTF-8.")
-			}
-			if fail := f.set(name, p, v); fail != nil {
+			if fail := f.put(name, p, v); fail != nil {
 				return nil, fail
 			}
 		}
 	}
 	return f, nil
+}
+
+func (f *form) put(name string, p param, v string) *failure {
+	if !utf8.ValidString(v) || !utf8.ValidString(name) {
+		return invalid("", name, "The parameter is not UTF-8.")
+	}
+	return f.set(name, p, v)
 }
 
 func (f *form) set(name string, p param, v string) *failure {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/psp"
 )
 
 // SignatureHeader is the header that carries a webhook's signature.
@@ -82,6 +83,8 @@ type event struct {
 	Gap     time.Duration   `json:"gap,omitempty"`
 	Payload json.RawMessage `json:"payload"`
 
+	said *psp.WebhookEvent // what Payload says, for a receiver in this process; may be nil
+
 	next      time.Time
 	delivered int
 	attempts  int // failed ones since the last success
@@ -116,7 +119,7 @@ func (c *Core) announce(k *call, w *writeRecord, kind string, object any, due ti
 	j := eventJSON{ID: e.ID, Object: "event", APIVersion: c.cfg.APIVersion, Created: due.Unix(), PendingWebhooks: 1, Type: kind}
 	j.Data.Object = object
 	j.Request.ID, j.Request.IdempotencyKey = k.id, optional(k.Key)
-	e.Payload = encode(j)
+	e.Payload, e.said = encode(j), heard(j)
 
 	op := k.route.operation
 	var early []string
