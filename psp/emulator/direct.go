@@ -149,6 +149,9 @@ func (d Direct) Webhook(payload []byte, header http.Header, now time.Time) (psp.
 		out.Charge = object.charge(false)
 	}
 	if refund {
+		if object.ID == "" {
+			return psp.WebhookEvent{}, retryproof.Refused(retryproof.CodeInvalid, "the webhook has no refund", nil)
+		}
 		out.Refund = object.refund(false)
 	}
 	return out, nil

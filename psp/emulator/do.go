@@ -52,7 +52,7 @@ type Response struct {
 type fingerprint = retryproof.Fingerprint
 
 func fingerprintOf(r Request) fingerprint {
-	form := ""
+	var form string
 	if r.typed != nil {
 		form = r.typed.encoded()
 	} else {

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/url"
 	"reflect"
 	"testing"
@@ -98,6 +99,87 @@ func FuzzVerifySignature(f *testing.F) {
 		}
 		if err := verify("the secret", payload, Sign("the secret", payload, now), now); err != nil {
 			t.Errorf("a good signature: %v", err)
+		}
+	})
+}
+
+// FuzzReads: no question breaks the company, and no answer is outside its words.
+func FuzzReads(f *testing.F) {
+	f.Add("refunds", "payment_intent=pi_1&created[gte]=1&created[lt]=9&limit=3&starting_after=re_1")
+	f.Add("payment_intents", "created[gte]=-1&created[lt]=99999999999999999999&ending_before=x")
+	f.Add("payment_intents/search", "query=metadata['a']:'b'&page=1")
+	f.Add("refunds/%zz", "limit=0")
+	f.Fuzz(func(t *testing.T, path, query string) {
+		form, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		c, err := New(t.Context(), Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.Do(t.Context(), Request{Method: "GET", Path: "/v1/" + path, Form: form})
+		if err != nil || (resp.Status != 200 && resp.Status != 400 && resp.Status != 404) || !json.Valid(resp.Body) {
+			t.Errorf("got %d %s %v", resp.Status, resp.Body, err)
+		}
+	})
+}
+
+// FuzzRefund: whatever is asked, no more is given back than was charged.
+func FuzzRefund(f *testing.F) {
+	f.Add("amount=1000&metadata[refund_id]=r", "amount=2001")
+	f.Add("", "amount=1")
+	f.Add("amount=3000", "amount=9223372036854775807")
+	f.Fuzz(func(t *testing.T, first, second string) {
+		c, err := New(t.Context(), Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		do := func(path, body string) Response {
+			form, err := url.ParseQuery(body)
+			if err != nil {
+				return Response{}
+			}
+			resp, err := c.Do(t.Context(), Request{Method: "POST", Path: path, Form: form})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp
+		}
+		do("/v1/payment_intents", "amount=3000&currency=usd&payment_method=pm_1&confirm=true")
+		intent := c.Charges()[0].Intent
+		for _, body := range []string{first, second} {
+			do("/v1/refunds", body+"&payment_intent="+intent)
+		}
+		var total int64
+		for _, r := range c.Refunds() {
+			total += r.Amount
+			if r.Amount < 1 {
+				t.Errorf("a refund of %d", r.Amount)
+			}
+		}
+		if total > 3000 || total != c.Charges()[0].Refunded {
+			t.Errorf("given back %d, in the book %d, charged 3000", total, c.Charges()[0].Refunded)
+		}
+	})
+}
+
+// FuzzDirectWebhook: a signed message of any form is read or refused, and a refund
+// always has an id.
+func FuzzDirectWebhook(f *testing.F) {
+	f.Add([]byte(`{"id":"evt_1","type":"refund.created","data":{"object":{"id":"re_1","payment_intent":"pi_1","status":"pending"}}}`))
+	f.Add([]byte(`{"id":"evt_1","type":"refund.failed","data":{"object":{}}}`))
+	f.Add([]byte(`{"id":"evt_1","type":"charge.refunded","data":{"object":{"id":"ch_1","payment_intent":{}}}}`))
+	c, err := New(f.Context(), Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	now := time.Unix(1_700_000_000, 0)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		header := http.Header{SignatureHeader: {Sign(DefaultWebhookSecret, body, now)}}
+		e, err := (Direct{Core: c}).Webhook(body, header, now)
+		if err == nil && (e.Refund.ID == "") != (e.Refund.State == "") {
+			t.Errorf("got %+v", e)
 		}
 	})
 }

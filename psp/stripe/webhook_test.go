@@ -115,6 +115,54 @@ func TestWhatIsNotOursIsIgnoredAndNeverAnError(t *testing.T) {
 	}
 }
 
+func TestAWebhookAboutARefundNamesItAndACharge(t *testing.T) {
+	t.Parallel()
+	w, ctx := newWorld(t), context.Background()
+	c := w.adapter()
+	charge := paid(t, c)
+	w.faults(emulator.Fault{Operation: emulator.OperationRefund, Do: emulator.FailLater, By: time.Minute})
+	made, err := c.Refund(ctx, refundRequest(charge.ID, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.clock.advance(time.Minute)
+	if _, err := w.core.RunOnce(ctx); err != nil {
+		t.Fatal(err)
+	}
+	failed := made
+	failed.State, failed.FailureCode = psp.Failed, "expired_or_canceled_card"
+	for i, want := range []psp.WebhookEvent{
+		{Type: "payment_intent.succeeded", Charge: charge}, {Type: "refund.created", Refund: made},
+		{Type: "charge.refunded"}, {Type: "refund.failed", Refund: failed},
+	} {
+		got, err := c.Webhook(w.hooks.payloads[i], w.hooks.headers[i], w.clock.Now())
+		want.ID, want.At = got.ID, got.At
+		if err != nil || got != want || got.ID == "" || stripe.Ignored(got) != (want.Type == "charge.refunded") {
+			t.Errorf("%d: got %+v %v, want %+v", i, got, err, want)
+		}
+	}
+}
+
+func TestARefundByHandIsToldWithoutAReferenceOfOurs(t *testing.T) {
+	t.Parallel()
+	c := newWorld(t).adapter()
+	now := time.Unix(1_700_000_000, 0)
+	read := func(body string) (psp.WebhookEvent, error) {
+		header := http.Header{"Stripe-Signature": {emulator.Sign(webhookSecret, []byte(body), now)}}
+		return c.Webhook([]byte(body), header, now)
+	}
+	for _, kind := range []string{"refund.created", "refund.updated", "refund.failed", "charge.refund.updated"} {
+		got, err := read(fmt.Sprintf(`{"id":"evt_1","type":%q,"created":1,"data":{"object":{"id":"re_1","amount":5,"currency":"usd","payment_intent":"pi_1","status":"succeeded","metadata":{}}}}`, kind))
+		if err != nil || got.Refund.ID != "re_1" || got.Refund.Reference != "" || got.Refund.ChargeID != "pi_1" || got.Charge != (psp.Charge{}) || stripe.Ignored(got) {
+			t.Errorf("%s: got %+v %v, want re_1 of pi_1 without a reference", kind, got, err)
+		}
+	}
+	for _, body := range []string{`{"id":"evt_1","type":"refund.created"}`, `{"id":"evt_1","type":"refund.failed","data":{"object":{}}}`, `{"id":"evt_1","type":"refund.failed","data":{"object":7}}`} {
+		_, err := read(body)
+		wantError(t, body, err, retryproof.NotDone, retryproof.CodeInvalid)
+	}
+}
+
 // FuzzWebhook: what our reading of the signature takes, Stripe's takes too, and
 // nothing without the secret.
 func FuzzWebhook(f *testing.F) {
@@ -124,15 +172,19 @@ func FuzzWebhook(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add("t=1700000000,v1=00", []byte(`{"id":"evt_1","type":"a"}`))
+	f.Add("v1=00", []byte(`{"id":"evt_1","type":"refund.failed","data":{"object":{"id":"re_1","payment_intent":"pi_1","status":"failed"}}}`))
 	f.Add("t=1700000000,t=1,v1=", []byte(`{"id":"evt_1","type":"payment_intent.succeeded","data":{"object":{"id":"pi_1"}}}`))
 	f.Fuzz(func(t *testing.T, extra string, body []byte) {
 		if _, err := c.Webhook(body, http.Header{"Stripe-Signature": {extra}}, now); err == nil {
 			t.Errorf("%q was taken", extra)
 		}
 		signed := emulator.Sign(webhookSecret, body, now)
-		_, err := c.Webhook(body, http.Header{"Stripe-Signature": {signed}}, now)
+		e, err := c.Webhook(body, http.Header{"Stripe-Signature": {signed}}, now)
 		if retryproof.CodeOf(err) == retryproof.CodeUnauthorized {
 			t.Errorf("a good signature: %v", err)
+		}
+		if (e.Refund.ID == "") != (e.Refund.State == "") || (e.Charge.State != "" && e.Charge.Reference == "") {
+			t.Errorf("half an event: %+v", e)
 		}
 		both := signed + "," + extra
 		_, err = c.Webhook(body, http.Header{"Stripe-Signature": {both}}, now)
