@@ -36,6 +36,7 @@ type Store struct {
 	inbox    inboxRows
 	intents  intentRows
 	ledger   ledgerRows
+	sagas    sagaRows
 	// sightings are sorted by (Hop, What).
 	sightings map[retryproof.ID][]payments.Sighting
 }
@@ -50,6 +51,7 @@ func New() *Store {
 		inbox:     newInboxRows(),
 		intents:   newIntentRows(),
 		ledger:    newLedgerRows(),
+		sagas:     newSagaRows(),
 		sightings: map[retryproof.ID][]payments.Sighting{},
 	}
 }
