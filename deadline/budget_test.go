@@ -164,8 +164,10 @@ func TestABodyThatOutlastsTheBudgetIsUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
 	_, err = io.ReadAll(resp.Body)
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
 	if retryproof.CodeOf(err) != retryproof.CodeUnknown || retryproof.OutcomeOf(err) != retryproof.Unknown {
 		t.Errorf("got %v, want unknown", err)
 	}

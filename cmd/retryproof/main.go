@@ -7,6 +7,7 @@
 //	retryproof audit      count what must agree in a store
 //	retryproof explore    look for harm in thousands of random faulty worlds
 //	retryproof story      play one payment and its branches in virtual time
+//	retryproof check      check the settings of a path against each other
 //
 // Exit codes: 0 success, 1 failure, 2 misuse.
 package main
@@ -39,6 +40,7 @@ type commandLine struct {
 	Audit   auditCommand   `cmd:"" help:"Count what must agree in a store: charges, credits, notifications, sums."`
 	Explore exploreCommand `cmd:"" help:"Run random faulty worlds of the system in virtual time and look for harm."`
 	Story   storyCommand   `cmd:"" help:"Play the story of one payment, and what other designs would do, in virtual time."`
+	Check   checkCommand   `cmd:"" help:"Check a configuration: which formula fails, by which numbers."`
 }
 
 func main() {
