@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/retryproof/retryproof/clock"
@@ -12,20 +13,24 @@ import (
 // Value, below any number of standard contexts, so that a parked task can be woken
 // in the scheduler's order and without a goroutine.
 type simContext struct {
+	// Context is the parent. A standard one may end by itself.
 	context.Context
-	cancel   context.CancelCauseFunc
-	parent   *simContext
+	above    *simContext
 	deadline time.Time
 	timer    *timer
 	s        *Scheduler
-	hooks    []*hook
-	off      func()
+	waiting  []waiter
 	over     bool
+	why      error
+	// standard is what standard children attach to, made when the first one asks.
+	standard context.Context
+	stop     context.CancelCauseFunc
 }
 
-type hook struct {
-	run  func()
-	dead bool
+// waiter is who is told of the end of a context: a child, or a parked task.
+type waiter struct {
+	child *simContext
+	task  *task
 }
 
 type contextKey struct{}
@@ -41,67 +46,101 @@ func (c *simContext) Value(key any) any {
 	if key == (contextKey{}) {
 		return c
 	}
+	if c.over { // context.Cause asks this way, and must not find a parent's
+		return c.std().Value(key)
+	}
+	if c.standard != nil {
+		return c.standard.Value(key)
+	}
 	return c.Context.Value(key)
 }
 
 // Deadline is in the clock of the process that set it.
-func (c *simContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
+func (c *simContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Done is for standard children; whoever waits in the simulator is a waiter.
+func (c *simContext) Done() <-chan struct{} { return c.std().Done() }
+
+func (c *simContext) std() context.Context {
+	if c.standard == nil {
+		c.standard, c.stop = context.WithCancelCause(c.Context)
+		if c.over {
+			c.stop(c.why)
+		}
+	}
+	return c.standard
+}
 
 // Err is the cause: a virtual deadline is DeadlineExceeded.
 func (c *simContext) Err() error {
-	if c.Context.Err() == nil {
-		return nil
-	}
-	if errors.Is(context.Cause(c.Context), context.DeadlineExceeded) {
+	switch {
+	case !c.over:
+		return c.Context.Err()
+	case errors.Is(c.why, context.DeadlineExceeded):
 		return context.DeadlineExceeded
 	}
-	return c.Context.Err()
+	return context.Canceled
 }
 
-func (c *simContext) ended() bool { return c.Context.Err() != nil }
+func (c *simContext) cause() error {
+	if c.over {
+		return c.why
+	}
+	return context.Cause(c.Context)
+}
 
-func (c *simContext) cause() error { return context.Cause(c.Context) }
-
-// onEnd registers what to do when the context ends; the returned function takes
-// it back.
-func (c *simContext) onEnd(run func()) func() {
-	h := &hook{run: run}
-	c.hooks = append(c.hooks, h)
-	return func() { h.dead = true }
+// leave takes back that somebody is told of the end.
+func (c *simContext) leave(w waiter) {
+	if i := slices.Index(c.waiting, w); i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+	}
 }
 
 func (c *simContext) end(cause error) {
 	if c.over {
 		return
 	}
-	c.over = true
+	if c.Context.Err() != nil { // the parent was faster
+		cause = context.Cause(c.Context)
+	}
+	c.over, c.why = true, cause
 	c.s.drop(c.timer)
 	c.timer = nil
-	if c.off != nil {
-		c.off()
+	if c.above != nil {
+		c.above.leave(waiter{child: c})
 	}
-	c.cancel(cause)
-	for i := 0; i < len(c.hooks); i++ {
-		if !c.hooks[i].dead {
-			c.hooks[i].run()
+	if c.stop != nil {
+		c.stop(cause)
+	}
+	told := c.waiting
+	c.waiting = nil
+	for _, w := range told {
+		if w.child != nil {
+			w.child.end(cause)
+		} else {
+			c.s.wakeEarly(w.task, cause)
 		}
 	}
-	c.hooks = nil
 }
 
-// newContext returns a child that ends after d of virtual time; d < 0 is never.
+// endable reports whether the context may end: none does behind
+// context.WithoutCancel, which hides deadlines, and every one of ours has one.
+func endable(ctx context.Context) bool {
+	_, bounded := ctx.Deadline()
+	return bounded
+}
+
+// newContext returns a child that ends after d of virtual time.
 func (s *Scheduler) newContext(parent context.Context, d time.Duration, deadline time.Time) (*simContext, context.CancelFunc) {
-	inner, cancel := context.WithCancelCause(parent)
-	c := &simContext{Context: inner, cancel: cancel, s: s, deadline: deadline}
-	if parent.Err() == nil { // context.WithoutCancel hides an ended parent, rightly
-		if above := simOf(parent); above != nil && above.Context.Err() == nil && parent.Done() != nil {
-			c.parent = above
-			c.off = above.onEnd(func() { c.end(above.cause()) })
+	c := &simContext{Context: parent, s: s, deadline: deadline}
+	if endable(parent) && parent.Err() == nil {
+		if above := simOf(parent); above != nil {
+			c.above = above
+			above.waiting = append(above.waiting, waiter{child: c})
 		}
 	}
-	if d >= 0 {
-		c.timer = s.at(s.now+d, nil, func() { c.timer = nil; c.end(context.DeadlineExceeded) })
-	}
+	c.timer = s.at(s.now+d, nil, nil)
+	c.timer.context = c
 	return c, func() { c.end(context.Canceled) }
 }
 
@@ -129,9 +168,9 @@ func (c processClock) Sleep(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// waitable is the context to wait on: none when the standard context cannot end.
+// waitable is the context to wait on: none when the given one cannot end.
 func waitable(ctx context.Context) *simContext {
-	if ctx.Done() == nil {
+	if !endable(ctx) {
 		return nil
 	}
 	return simOf(ctx)

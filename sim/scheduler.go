@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"container/heap"
+	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -10,6 +10,7 @@ import (
 type Scheduler struct {
 	now     time.Duration
 	rand    *rand.Rand
+	source  *rand.PCG // of rand
 	timers  timerHeap
 	current *task
 	seq     uint64
@@ -22,7 +23,8 @@ type Scheduler struct {
 
 // NewScheduler returns a scheduler at time 0 whose choices come from the seed.
 func NewScheduler(seed uint64) *Scheduler {
-	return &Scheduler{rand: rand.New(rand.NewPCG(seed, 0x7265747279)), coroutines: idle.get()}
+	source := rand.NewPCG(seed, 0x7265747279)
+	return &Scheduler{rand: rand.New(source), source: source, coroutines: idle.get()}
 }
 
 // Now is the virtual time since the beginning.
@@ -46,23 +48,24 @@ type task struct {
 // killed unwinds a task of a dead process.
 type killed struct{}
 
-// timer is something that happens at a time: a task goes on, or a function runs.
+// timer is something that happens at a time: a task goes on, a function runs, or a
+// context ends.
 type timer struct {
 	at       time.Duration
 	priority uint64
 	seq      uint64
 	task     *task
 	run      func()
+	context  *simContext
 	dead     bool
 	index    int
 }
 
+// timerHeap has the timer that is due first at its front. It is a heap by hand,
+// since container/heap calls every comparison through an interface.
 type timerHeap []*timer
 
-func (h timerHeap) Len() int { return len(h) }
-
-func (h timerHeap) Less(i, j int) bool {
-	a, b := h[i], h[j]
+func (a *timer) before(b *timer) bool {
 	if a.at != b.at {
 		return a.at < b.at
 	}
@@ -72,25 +75,58 @@ func (h timerHeap) Less(i, j int) bool {
 	return a.seq < b.seq
 }
 
-func (h timerHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *timerHeap) Push(x any) {
-	t := x.(*timer)
-	t.index = len(*h)
+func (h *timerHeap) push(t *timer) {
 	*h = append(*h, t)
+	h.up(t, len(*h)-1)
 }
 
-// Pop implements heap.Interface.
-func (h *timerHeap) Pop() any {
+// remove takes out the timer at a place.
+func (h *timerHeap) remove(i int) *timer {
 	old := *h
-	t := old[len(old)-1]
+	t, last := old[i], old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
+	if last != t {
+		h.down(last, i)
+		h.up(last, last.index)
+	}
 	return t
+}
+
+// up puts t at i, or as far before it as it belongs.
+func (h *timerHeap) up(t *timer, i int) {
+	s := *h
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !t.before(s[parent]) {
+			break
+		}
+		s[i] = s[parent]
+		s[i].index = i
+		i = parent
+	}
+	s[i], t.index = t, i
+}
+
+// down puts t at i, or as far behind it as it belongs.
+func (h *timerHeap) down(t *timer, i int) {
+	s := *h
+	for {
+		child := 2*i + 1
+		if child >= len(s) {
+			break
+		}
+		if right := child + 1; right < len(s) && s[right].before(s[child]) {
+			child = right
+		}
+		if !s[child].before(t) {
+			break
+		}
+		s[i] = s[child]
+		s[i].index = i
+		i = child
+	}
+	s[i], t.index = t, i
 }
 
 // at schedules. Things that are due at one moment happen in an order of the seed.
@@ -102,8 +138,8 @@ func (s *Scheduler) at(when time.Duration, t *task, run func()) *timer {
 		e = &timer{}
 	}
 	s.seq++
-	*e = timer{at: max(when, s.now), priority: s.rand.Uint64(), seq: s.seq, task: t, run: run}
-	heap.Push(&s.timers, e)
+	*e = timer{at: max(when, s.now), priority: s.source.Uint64(), seq: s.seq, task: t, run: run}
+	s.timers.push(e)
 	return e
 }
 
@@ -111,7 +147,7 @@ func (s *Scheduler) at(when time.Duration, t *task, run func()) *timer {
 func (s *Scheduler) drop(t *timer) {
 	if t != nil && !t.dead {
 		t.dead = true
-		heap.Remove(&s.timers, t.index)
+		s.timers.remove(t.index)
 		s.free = append(s.free, t)
 	}
 }
@@ -165,15 +201,17 @@ func (s *Scheduler) wait(c *simContext, d time.Duration) error {
 	if t.process.dead {
 		panic(killed{})
 	}
-	if c != nil && c.ended() {
+	if c != nil && c.Err() != nil {
 		return c.cause()
 	}
 	t.cause = nil
 	t.wake = s.at(s.now+d, t, nil)
-	if c != nil {
-		remove := c.onEnd(func() { s.wakeEarly(t, c.cause()) })
-		defer remove()
+	if c == nil {
+		s.park()
+		return t.cause
 	}
+	c.waiting = append(c.waiting, waiter{task: t})
+	defer c.leave(waiter{task: t})
 	s.park()
 	return t.cause
 }
@@ -198,11 +236,16 @@ func (s *Scheduler) Run(until time.Duration) bool {
 			s.now = max(s.now, until)
 			return true
 		}
-		e := heap.Pop(&s.timers).(*timer)
+		e := s.timers.remove(0)
 		e.dead = true
 		s.now = max(s.now, e.at)
-		t, run := e.task, e.run
+		t, run, c := e.task, e.run, e.context
 		s.free = append(s.free, e)
+		if c != nil {
+			c.timer = nil
+			c.end(context.DeadlineExceeded)
+			continue
+		}
 		if run != nil {
 			run()
 			continue
