@@ -44,28 +44,32 @@ func FingerprintOf(fields ...Field) Fingerprint {
 	for _, f := range fields {
 		newest = max(newest, f.since)
 	}
-	var b strings.Builder
+	out := make([]byte, 0, 64)
+	parts := make([]string, 0, 24)
 	for v := newest; v >= 1; v-- {
-		parts := make([]string, 0, 3*len(fields))
+		parts = parts[:0]
 		for _, f := range fields {
 			if f.since <= v {
 				parts = append(parts, f.name, f.kind, f.value)
 			}
 		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
+		if len(out) > 0 {
+			out = append(out, ',')
 		}
-		b.WriteString(strconv.Itoa(v))
-		b.WriteByte('=')
-		b.WriteString(digest("fingerprint", parts...))
+		out = append(strconv.AppendInt(out, int64(v), 10), '=')
+		sum := digest("fingerprint", parts...)
+		out = append(out, sum[:]...)
 	}
-	return Fingerprint(b.String())
+	return Fingerprint(out)
 }
 
 // Same reports whether two fingerprints mean the same request: their hashes are
 // equal in the newest version that both carry. Fingerprints without a common
 // version are not the same, and neither is an empty one.
 func (f Fingerprint) Same(other Fingerprint) bool {
+	if f == other {
+		return f.Version() > 0
+	}
 	newest, same := 0, false
 	for _, m := range f.versions() {
 		for _, t := range other.versions() {
@@ -80,6 +84,9 @@ func (f Fingerprint) Same(other Fingerprint) bool {
 // Version is the newest version of the field list that the fingerprint carries,
 // 0 for an empty or broken one.
 func (f Fingerprint) Version() int {
+	if only, ok := parseVersion(string(f)); ok {
+		return only.version
+	}
 	newest := 0
 	for _, v := range f.versions() {
 		newest = max(newest, v.version)
@@ -95,15 +102,24 @@ type versionedHash struct {
 func (f Fingerprint) versions() []versionedHash {
 	var out []versionedHash
 	for part := range strings.SplitSeq(string(f), ",") {
-		v, hash, ok := strings.Cut(part, "=")
-		n, err := strconv.Atoi(v)
-		if !ok || err != nil || n < 1 || strconv.Itoa(n) != v || hash == "" {
+		v, ok := parseVersion(part)
+		if !ok {
 			continue
 		}
-		if slices.ContainsFunc(out, func(have versionedHash) bool { return have.version == n }) {
+		if slices.ContainsFunc(out, func(have versionedHash) bool { return have.version == v.version }) {
 			return nil // two hashes for one version: nothing that this package wrote
 		}
-		out = append(out, versionedHash{n, hash})
+		out = append(out, v)
 	}
 	return out
+}
+
+// parseVersion reads the hash of one version.
+func parseVersion(part string) (versionedHash, bool) {
+	v, hash, ok := strings.Cut(part, "=")
+	n, err := strconv.Atoi(v)
+	if !ok || err != nil || n < 1 || strconv.Itoa(n) != v || hash == "" || strings.ContainsRune(hash, ',') {
+		return versionedHash{}, false
+	}
+	return versionedHash{n, hash}, true
 }

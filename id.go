@@ -18,7 +18,7 @@ var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadd
 // digest hashes the parts, each behind its length, so that ("a:b", "c") and
 // ("a", "b:c") differ: joining with a separator is not injective. 160 bits of
 // SHA-256 in Crockford's base32, 32 characters.
-func digest(kind string, parts ...string) string {
+func digest(kind string, parts ...string) [32]byte {
 	text := make([]byte, 0, 512) // most fit, and need no memory of their own
 	text = appendPart(text, kind)
 	for _, p := range parts {
@@ -27,7 +27,7 @@ func digest(kind string, parts ...string) string {
 	sum := sha256.Sum256(text)
 	var out [32]byte
 	idEncoding.Encode(out[:], sum[:20])
-	return string(out[:])
+	return out
 }
 
 func appendPart(text []byte, part string) []byte {
@@ -37,7 +37,10 @@ func appendPart(text []byte, part string) []byte {
 // Derive names a thing of the given kind after its parts: "pay", "order" or
 // another lower-case word becomes the id's prefix.
 func Derive(kind string, parts ...string) ID {
-	return ID(kind + "_" + digest(kind, parts...))
+	sum := digest(kind, parts...)
+	name := make([]byte, 0, 64)
+	name = append(append(name, kind...), '_')
+	return ID(append(name, sum[:]...))
 }
 
 // Of names the effect that a scope asks for: one scope, one effect.
@@ -51,14 +54,12 @@ func Of(kind string, s Scope) ID {
 // fixed words of the program; a ':' or an empty part panics, since then two
 // different lists of parts could give one name.
 func (id ID) Sub(parts ...string) string {
-	var b strings.Builder
-	b.WriteString(string(id))
+	name := append(make([]byte, 0, 96), id...)
 	for _, p := range parts {
 		if p == "" || strings.ContainsRune(p, ':') {
 			panic("retryproof: ID.Sub: a part is empty or has a ':'")
 		}
-		b.WriteByte(':')
-		b.WriteString(p)
+		name = append(append(name, ':'), p...)
 	}
-	return b.String()
+	return string(name)
 }

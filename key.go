@@ -23,7 +23,8 @@ func (k Key) String() string {
 	if k == "" {
 		return "key:none"
 	}
-	return "key:" + digest("log-key", string(k))[:8]
+	sum := digest("log-key", string(k))
+	return "key:" + string(sum[:8])
 }
 
 // GoString keeps %#v from printing the key.
@@ -176,7 +177,7 @@ func (s *Scope) UnmarshalJSON([]byte) error {
 // ID names the scope: a digest of its three length-prefixed parts, so that no
 // two scopes share one, whatever bytes the parts hold.
 func (s Scope) ID() ID {
-	return ID("scope_" + digest("scope", s.Endpoint, s.Caller, string(s.Key)))
+	return Of("scope", s)
 }
 
 // Valid reports the first thing that is missing from the scope.

@@ -36,9 +36,13 @@ func NotRecorded() []string { return slices.Clone(notRecorded) }
 // spelled: net/http sends h["set-cookie"] as it is. A name without values is kept,
 // since it keeps a header away.
 func recordable(h http.Header) map[string][]string {
-	hops := map[string]bool{}
+	var hops map[string]bool // hardly ever there
+
 	for name, lines := range h { // order: builds a set
 		if http.CanonicalHeaderKey(name) == "Connection" {
+			if hops == nil {
+				hops = map[string]bool{}
+			}
 			for hop := range strings.SplitSeq(strings.Join(lines, ","), ",") {
 				hops[http.CanonicalHeaderKey(trimOWS(hop))] = true
 			}
@@ -55,7 +59,8 @@ func recordable(h http.Header) map[string][]string {
 
 // stays reports a name that may be stored.
 func stays(name string) bool {
-	return !slices.Contains(notRecorded, http.CanonicalHeaderKey(name)) && !strings.HasPrefix(name, http.TrailerPrefix)
+	_, never := slices.BinarySearch(notRecorded, http.CanonicalHeaderKey(name))
+	return !never && !strings.HasPrefix(name, http.TrailerPrefix)
 }
 
 // answer is what the recorder has seen, as it is stored.

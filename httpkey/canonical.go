@@ -66,13 +66,13 @@ func (m Member) Text() (string, bool) {
 		return "", false
 	}
 	s, err := c.text()
-	return s, err == nil && c.at == len(c.in)
+	return string(s), err == nil && c.at == len(c.in)
 }
 
 // ObjectMembers returns the members of a JSON object, in the order in which they
 // were sent. It refuses what [CanonicalJSON] refuses, and any text that is no object.
 func ObjectMembers(text []byte) ([]Member, error) {
-	c := canonicalizer{in: text, out: make([]byte, 0, len(text)), keep: true}
+	c := canonicalizer{in: text, out: make([]byte, 0, len(text)), keep: true, kept: make([]Member, 0, 8)}
 	if err := c.whole(); err != nil {
 		return nil, err
 	}
@@ -225,10 +225,11 @@ func (c *canonicalizer) member(depth int, path string, start int, members *[]mem
 	if c.peek() != '"' {
 		return c.bad("a member name in quotes is expected")
 	}
-	name, err := c.text()
+	text, err := c.text()
 	if err != nil {
 		return err
 	}
+	name := string(text)
 	c.space()
 	if c.peek() != ':' {
 		return c.bad("':' is expected after a member name")
@@ -371,15 +372,15 @@ func (c *canonicalizer) digits() string {
 	return string(c.in[from:c.at])
 }
 
-// text reads a string, from its opening quote.
-func (c *canonicalizer) text() (string, error) {
+// text reads a string, from its opening quote. It may be a part of the input.
+func (c *canonicalizer) text() ([]byte, error) {
 	c.at++
 	from := c.at
 	for c.at < len(c.in) && c.in[c.at] != '"' && c.in[c.at] != '\\' && c.in[c.at] >= 0x20 && c.in[c.at] < utf8.RuneSelf {
 		c.at++
 	}
 	if c.peek() == '"' { // plain ASCII: the usual case
-		s := string(c.in[from:c.at])
+		s := c.in[from:c.at:c.at]
 		c.at++
 		return s, nil
 	}
@@ -388,25 +389,25 @@ func (c *canonicalizer) text() (string, error) {
 		switch b := c.in[c.at]; {
 		case b == '"':
 			c.at++
-			return string(buf), nil
+			return buf, nil
 		case b == '\\':
 			r, err := c.escape()
 			if err != nil {
-				return "", err
+				return nil, err
 			}
 			buf = utf8.AppendRune(buf, r)
 		case b < 0x20:
-			return "", c.bad("a string has a control character")
+			return nil, c.bad("a string has a control character")
 		default:
 			r, n := utf8.DecodeRune(c.in[c.at:])
 			if r == utf8.RuneError && n == 1 {
-				return "", c.bad("a string is not UTF-8")
+				return nil, c.bad("a string is not UTF-8")
 			}
 			buf = append(buf, c.in[c.at:c.at+n]...)
 			c.at += n
 		}
 	}
-	return "", c.bad("a string has no end")
+	return nil, c.bad("a string has no end")
 }
 
 // escape reads one escape; a surrogate pair is one code point.
@@ -451,7 +452,7 @@ func (c *canonicalizer) hex() (rune, error) {
 }
 
 // appendText writes a string with the fewest escapes that JSON allows.
-func appendText(out []byte, s string) []byte {
+func appendText[T string | []byte](out []byte, s T) []byte {
 	out = append(out, '"')
 	for i := range len(s) {
 		switch b := s[i]; {

@@ -228,13 +228,14 @@ func (x *keyed) forHandler(ctx context.Context) *http.Request {
 // end settles what the handler left open and answers.
 func (x *keyed) end(ctx context.Context, a *effect.Attempt, state *exchange, rec *recorder) {
 	d, ended := a.Ended()
+	if ended {
+		x.answerSettled(d, rec)
+		return
+	}
 	answer := rec.answer()
 	how := x.m.config.ending(state, a, rec.status)
 	var err error
 	switch {
-	case ended:
-		x.answerSettled(d, rec)
-		return
 	case how == EndSucceeded || how == EndFailed:
 		f := effect.Finish{State: effect.Succeeded, Answer: answer, Result: x.m.config.keep(answer)}
 		if how == EndFailed {
@@ -286,7 +287,7 @@ func (x *keyed) instead(d effect.Decision, err error, rec *recorder) {
 func (x *keyed) answerSettled(d effect.Decision, rec *recorder) {
 	fresh := d.Verdict == effect.Replay && d.Answer != nil && d.Claim == nil // not somebody else's record
 	until := x.answerEnd(x.asked)
-	if fresh {
+	if fresh && (rec.sent || d.Answer.Status == 0) {
 		x.expires(rec, until)
 	}
 	switch {

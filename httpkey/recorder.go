@@ -32,11 +32,11 @@ type recorder struct {
 }
 
 func newRecorder(w http.ResponseWriter, limit int) *recorder {
-	base := w.Header().Clone()
-	if base == nil {
-		base = http.Header{}
+	base, header := http.Header(nil), http.Header{}
+	if len(w.Header()) > 0 {
+		base, header = w.Header().Clone(), w.Header().Clone()
 	}
-	return &recorder{w: w, base: base, shown: base, header: base.Clone(), limit: limit}
+	return &recorder{w: w, base: base, shown: base, header: header, limit: limit}
 }
 
 // Header implements http.ResponseWriter.
