@@ -61,6 +61,7 @@ func TestAPageHasAHundredAtMost(t *testing.T) {
 // they meet.
 func FuzzWindow(f *testing.F) {
 	f.Add(int64(1_700_000_000), int64(0), int64(1_700_000_000))
+	f.Add(int64(1_700_000_000), int64(1), int64(1_700_000_000))
 	f.Add(int64(1_700_000_000), int64(1), int64(1_700_000_001))
 	f.Add(int64(-5), int64(999_999_999), int64(0))
 	f.Fuzz(func(t *testing.T, seconds, nanos, created int64) {

@@ -25,11 +25,12 @@ func TestWindowsThatMeetListEveryChargeOnceNewestFirst(t *testing.T) {
 	w.restart()
 	d := emulator.Direct{Core: w.core}
 	var got []string
+	pages := 0
 	for _, bounds := range [][2]time.Duration{{5500 * time.Millisecond, time.Minute}, {1, 5500 * time.Millisecond}, {0, 1}} {
 		for after := ""; ; {
 			page, next, err := d.List(context.Background(), start.Add(bounds[0]), start.Add(bounds[1]), after, 4)
-			if err != nil || len(page) > 4 {
-				t.Fatalf("got %d charges and %v", len(page), err)
+			if pages++; err != nil || len(page) > 4 || pages > 10 {
+				t.Fatalf("page %d: got %d charges and %v", pages, len(page), err)
 			}
 			for _, c := range page {
 				got = append(got, c.ID)
