@@ -46,6 +46,8 @@ const (
 	CodeVoid         Code = "void"          // 409, for ever
 	CodeTooLarge     Code = "too-large"     // 413
 	CodeKeyReused    Code = "key-reused"    // 422
+	CodeExceeds      Code = "exceeds"       // 422: more than what is left
+	CodeMoved        Code = "moved"         // 409: it is in another state by now
 	CodeTooMany      Code = "too-many"      // 429 with Retry-After
 	CodeTooLate      Code = "too-late"      // 503, nothing ran
 	CodeUnavailable  Code = "unavailable"   // 503 with Retry-After, nothing ran

@@ -81,6 +81,9 @@ type Finish struct {
 	Row      any
 	Postings []ledger.Posting
 	Events   []retryproof.Event
+	// Seen says what the outcome was concluded from. Resolvers keep it as evidence;
+	// an attempt that saw the answer itself does not.
+	Seen string
 }
 
 // Finish settles the effect: the guard, postings, events and the claim's

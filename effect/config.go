@@ -61,6 +61,7 @@ const (
 	SawBusy       = "in_progress" // a repeat found a live owner
 	SawMismatch   = "mismatch"    // a key was reused for another request
 	SawVoid       = "void"        // a voided key was used
+	SawVoided     = "voided"      // somebody asked and the key was voided
 	SawTakeover   = "takeover"    // a stale owner was taken over
 	SawAbandon    = "abandon"     // a stale owner's effect became UNKNOWN
 	SawFenced     = "fenced"      // an owner that was taken over tried to write

@@ -57,7 +57,7 @@ type Request struct {
 // slow, is answered but never runs.
 //
 // Errors are NotDone: CodeTooLate when the request is older than its deadline,
-// CodeInvalid, or CodeUnavailable when the guard cannot be reached; nothing ran.
+// CodeInvalid, CodeExceeds when a condition of the row fails, or CodeUnavailable when the guard cannot be reached; nothing ran.
 // One is Unknown, with CodeUnknown: the store never said whether the guard was
 // recorded, and it could not be taken back. Nothing ran yet, but a sweep may run it.
 func (e *Engine) Begin(ctx context.Context, r Request) (Decision, *Attempt, error) {
@@ -72,9 +72,6 @@ func (e *Engine) Begin(ctx context.Context, r Request) (Decision, *Attempt, erro
 		return Decision{}, nil, err
 	}
 	a := &Attempt{engine: e, request: r, owner: entropy.Token(e.config.Rand), until: r.Arrived.Add(e.config.Deadline)}
-	if now.After(a.until) {
-		return Decision{}, nil, e.tooLate(r)
-	}
 	var seen Seen
 	if err := e.claim(ctx, a, &seen); err != nil {
 		return Decision{}, nil, err
@@ -82,19 +79,26 @@ func (e *Engine) Begin(ctx context.Context, r Request) (Decision, *Attempt, erro
 	return e.decide(ctx, a, seen)
 }
 
-// claim asks the store for the claim and the guard. What it may have left behind
-// when it gives up is undone, so that no claim blocks the retry (case 28).
+// claim asks the store for the claim and the guard, as long as the request may still
+// run. What it may have left behind when it gives up is undone, so that no claim
+// blocks the retry (case 28).
 func (e *Engine) claim(ctx context.Context, a *Attempt, seen *Seen) error {
 	r := a.request
+	lost := false
 	err := e.retry(ctx, func() (err error) {
+		now := e.config.Clock.Now()
+		if now.After(a.until) {
+			return e.tooLate(r)
+		}
 		*seen, err = e.store.Begin(ctx, Begin{Scope: r.Scope, GuardID: r.GuardID, Fingerprint: r.Fingerprint,
-			Owner: a.owner, Now: e.config.Clock.Now(), Until: a.until, Row: r.Row})
+			Owner: a.owner, Now: now, Until: a.until, Row: r.Row})
+		lost = lost || err != nil && retryproof.OutcomeOf(err) == retryproof.Unknown
 		return err
 	})
 	switch {
 	case err == nil:
 		return nil
-	case retryproof.OutcomeOf(err) == retryproof.Unknown && !e.undo(ctx, a):
+	case lost && !e.undo(ctx, a):
 		// The guard may be there and nobody could take it back: a takeover or the
 		// sweep will run it. The caller must keep the key.
 		return &retryproof.Error{Code: retryproof.CodeUnknown, RetryAfter: time.Second, Err: err,
@@ -305,7 +309,8 @@ func sawVerdict(v Verdict) string {
 
 // unavailable says that nothing ran. An error of the caller stays what it is.
 func unavailable(err error) error {
-	if c := retryproof.CodeOf(err); c == retryproof.CodeInvalid {
+	switch retryproof.CodeOf(err) {
+	case retryproof.CodeInvalid, retryproof.CodeExceeds, retryproof.CodeTooLate:
 		return err
 	}
 	return &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeUnavailable, RetryAfter: time.Second,

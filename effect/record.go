@@ -11,8 +11,9 @@ import (
 type State string
 
 // The states of an effect and the moves between them (mission D1):
-// PENDING → UNKNOWN, SUCCEEDED or FAILED; UNKNOWN → SUCCEEDED or FAILED. VOID is
-// only ever inserted. SUCCEEDED, FAILED and VOID are final.
+// PENDING → UNKNOWN, SUCCEEDED or FAILED; UNKNOWN → SUCCEEDED, FAILED or VOID. VOID
+// is inserted before an effect could begin, or set by a person who vouches that it
+// never ran. SUCCEEDED, FAILED and VOID are final.
 const (
 	Pending   State = "PENDING"
 	Unknown   State = "UNKNOWN"
@@ -31,7 +32,7 @@ func CanMove(from, to State) bool {
 	case Pending:
 		return to == Unknown || to == Succeeded || to == Failed
 	case Unknown:
-		return to == Unknown || to == Succeeded || to == Failed
+		return to == Unknown || to == Succeeded || to == Failed || to == Void
 	}
 	return false
 }

@@ -24,6 +24,9 @@ type split struct {
 // back, so that no claim blocks the retry (case 28); when the guard is there after
 // all, it decides.
 func (s split) Begin(ctx context.Context, b Begin) (Seen, error) {
+	if b.Void {
+		return s.void(ctx, b)
+	}
 	claim, keyErr := s.keys.ClaimKey(ctx, b)
 	if retryproof.CodeOf(keyErr) == retryproof.CodeConflict {
 		return Seen{}, keyErr // the key store is there and busy: ask it again
@@ -39,6 +42,27 @@ func (s split) Begin(ctx context.Context, b Begin) (Seen, error) {
 		_ = s.keys.ReleaseKey(ctx, Release{Scope: b.Scope, GuardID: b.GuardID, Owner: b.Owner})
 	}
 	return Seen{}, err
+}
+
+// void asks the guard first: its unique row decides against an original. A key store
+// that does not answer is left as it is; a late original meets the guard.
+func (s split) void(ctx context.Context, b Begin) (Seen, error) {
+	guard, err := s.guards.RecordGuard(ctx, b)
+	if err != nil {
+		return Seen{}, err
+	}
+	if guard == nil || guard.State != Void {
+		claim, keyErr := s.keys.LookKey(ctx, Look{Scope: b.Scope, GuardID: b.GuardID, Now: b.Now})
+		if keyErr != nil {
+			claim = nil
+		}
+		return Seen{Claim: claim, Guard: guard}, nil
+	}
+	claim, keyErr := s.keys.ClaimKey(ctx, b)
+	if keyErr != nil {
+		claim = nil
+	}
+	return Seen{Claim: claim, Guard: guard}, nil
 }
 
 // withGuard reads the guard unless the claim has the final answer already.
@@ -66,6 +90,9 @@ func (s split) Adopt(ctx context.Context, a Adopt) (Seen, error) {
 	}
 	guard, err := s.guards.AdoptGuard(ctx, a)
 	if err != nil {
+		if a.Insert && retryproof.OutcomeOf(err) == retryproof.NotDone {
+			_ = s.keys.ReleaseKey(ctx, Release{Scope: a.Scope, GuardID: a.GuardID, Owner: a.Owner})
+		}
 		return Seen{}, err
 	}
 	if a.GuardOnly {

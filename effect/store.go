@@ -27,6 +27,13 @@ type Store interface {
 	//     b.Row is inserted if absent.
 	// It returns what is now there. A caller that finds its own token in both
 	// may run.
+	//
+	// With b.Void it records the opposite, that the effect must never run:
+	//  1. a VOID guard is inserted if there is none, without a fingerprint and a row,
+	//     settled by b.Owner;
+	//  2. if the guard is then VOID, the claim is written VOID, until b.Until, if it
+	//     is absent or expired at b.Now. A claim that is there is left.
+	// The guard's unique row decides between the two.
 	Begin(ctx context.Context, b Begin) (Seen, error)
 	// Adopt takes an effect over from an owner whose lease is stale; see Adopt.
 	Adopt(ctx context.Context, a Adopt) (Seen, error)
@@ -51,10 +58,16 @@ type Begin struct {
 	// Owner is the attempt's token.
 	Owner string
 	Now   time.Time
-	// Until is the end of the lease: arrival + deadline.
+	// Until is the end of the lease: arrival + deadline. With Void it is when the
+	// VOID claim expires; the guard never does.
 	Until time.Time
-	// Row is the business row to record; nil for the generic guard table.
+	// Row is the business row to record; nil for the generic guard table and with
+	// Void. A row may carry a condition of its store, such as a cap that must hold;
+	// when it fails nothing is written and the error is NotDone with CodeExceeds.
 	Row any
+	// Void records that the effect must never run, instead of asking to run it.
+	// Fingerprint and Row are not used.
+	Void bool
 }
 
 // Adopt takes over. In one transaction, all or nothing:
@@ -121,6 +134,12 @@ type Settle struct {
 	Inbox *retryproof.InboxKey
 	// Claim completes the claim in the same transaction.
 	Claim *Completion
+	// Evidence says why, for those who ask later. It is kept only when the guard
+	// moved.
+	Evidence *Evidence
+	// Note is kept whether or not the guard moves, as long as the guard is there and
+	// Inbox is no repeat: what spoke against a move leaves a trace.
+	Note *Evidence
 }
 
 // Settled is the result of Settle.
@@ -132,6 +151,8 @@ type Settled struct {
 	Repeat bool
 	// Completed: the claim was completed.
 	Completed bool
+	// Noted: Note was kept by this call. False when one of its name was there.
+	Noted bool
 	// Guard is the guard afterwards, nil when there is none.
 	Guard *Guard
 }
@@ -169,7 +190,8 @@ type Look struct {
 // Keys is the claim half of a Store, for a key store that is a database of its
 // own (mission B2, B7). Its methods are the claim parts of Store's.
 type Keys interface {
-	// ClaimKey is step 1 of Store.Begin.
+	// ClaimKey is step 1 of Store.Begin; with b.Void it is step 2 of the void, without
+	// its look at the guard.
 	ClaimKey(ctx context.Context, b Begin) (*Claim, error)
 	// AdoptKey is the claim part of Store.Adopt.
 	AdoptKey(ctx context.Context, a Adopt) (*Claim, error)
@@ -184,7 +206,7 @@ type Keys interface {
 // Guards is the guard half of a Store.
 type Guards interface {
 	// RecordGuard is step 2 of Store.Begin: insert PENDING if absent, return
-	// what is there.
+	// what is there. With b.Void it inserts VOID if absent.
 	RecordGuard(ctx context.Context, b Begin) (*Guard, error)
 	// AdoptGuard is the guard part of Store.Adopt.
 	AdoptGuard(ctx context.Context, a Adopt) (*Guard, error)

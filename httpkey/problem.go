@@ -58,6 +58,8 @@ var problemKinds = []problemKind{
 	{retryproof.CodeVoid, 409, "The key was voided: it never ran and never will"},
 	{retryproof.CodeTooLarge, 413, "The request body is too large"},
 	{retryproof.CodeKeyReused, 422, "The key was used for a different request"},
+	{retryproof.CodeExceeds, 422, "It is more than what is left"},
+	{retryproof.CodeMoved, 409, "It is in another state by now; nothing was changed"},
 	{retryproof.CodeTooMany, 429, "Too many requests"},
 	{retryproof.CodeTooLate, 503, "The request arrived too long ago; nothing ran"},
 	{retryproof.CodeUnavailable, 503, "The records cannot be reached; nothing ran"},

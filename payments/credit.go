@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/inbox"
 	"github.com/retryproof/retryproof/ledger"
 	"github.com/retryproof/retryproof/notify"
 	"github.com/retryproof/retryproof/queue"
+	"github.com/retryproof/retryproof/resolve"
 )
 
 // The parts of the inbox keys.
@@ -22,15 +24,51 @@ const (
 	channelPush     = "push"
 )
 
+// apply is what an event does, once.
+func (s *System) apply(ctx context.Context, d queue.Delivery) (inbox.Apply, error) {
+	if d.Type == EventRefunded {
+		return s.debit(d)
+	}
+	return s.credit(ctx, d)
+}
+
+// debit is what a "refund succeeded" event does, once: the merchant is debited and
+// the buyer's notification is recorded.
+func (s *System) debit(d queue.Delivery) (inbox.Apply, error) {
+	var e refundedEvent
+	if err := json.Unmarshal(d.Body, &e); err != nil {
+		return inbox.Apply{}, fmt.Errorf("payments: the event's body is not its JSON: %w", err)
+	}
+	if e.RefundID.Sub("SUCCEEDED") != d.ID {
+		return inbox.Apply{}, fmt.Errorf("payments: event %s of type %q is not one of ours", d.ID, d.Type)
+	}
+	return inbox.Apply{
+		Key: retryproof.InboxKey{Consumer: consumerCredit, Source: sourcePayments, EventID: d.ID},
+		Now: s.deps.Clock.Now(),
+		Postings: []ledger.Posting{
+			{Account: accountRefunds, Currency: e.Currency, Amount: e.Amount, Ref: d.ID},
+			{Account: MerchantAccount(e.MerchantID), Currency: e.Currency, Amount: -e.Amount, Ref: d.ID},
+		},
+		Intents: []notify.Intent{{
+			Key: notify.Key{EventID: d.ID, Channel: channelPush}, ReplaceID: string(e.RefundID), To: e.Caller,
+			Title: "Refund sent", Body: fmt.Sprintf("%s for order %s", formatAmount(e.Amount, e.Currency), e.OrderID),
+			State: notify.Pending, CreatedAt: s.deps.Clock.Now(),
+		}},
+	}, nil
+}
+
 // credit is what a "payment succeeded" event does, once: the merchant is credited
 // and the buyer's notification is recorded.
-func (s *System) credit(_ context.Context, d queue.Delivery) (inbox.Apply, error) {
+func (s *System) credit(ctx context.Context, d queue.Delivery) (inbox.Apply, error) {
 	var e succeededEvent
 	if err := json.Unmarshal(d.Body, &e); err != nil {
 		return inbox.Apply{}, fmt.Errorf("payments: the event's body is not its JSON: %w", err)
 	}
 	if d.Type != EventSucceeded || e.PaymentID.Sub("SUCCEEDED") != d.ID {
 		return inbox.Apply{}, fmt.Errorf("payments: event %s of type %q is not one of ours", d.ID, d.Type)
+	}
+	if err := s.flagDuplicate(ctx, e); err != nil {
+		return inbox.Apply{}, err
 	}
 	return inbox.Apply{
 		Key: retryproof.InboxKey{Consumer: consumerCredit, Source: sourcePayments, EventID: d.ID},
@@ -45,6 +83,43 @@ func (s *System) credit(_ context.Context, d queue.Delivery) (inbox.Apply, error
 			State: notify.Pending, CreatedAt: s.deps.Clock.Now(),
 		}},
 	}, nil
+}
+
+// flagDuplicate looks for another payment of the same order (case 24). Two keys are
+// two payments, and two tabs can pay one order; both charges stand, and a person is
+// told, once, so that one of them can be refunded. It runs for each settled payment
+// after its settlement, so that of two the later look sees both.
+func (s *System) flagDuplicate(ctx context.Context, e succeededEvent) error {
+	const enough = 20
+	all, err := s.deps.Store.Ledger.Payments(ctx, Query{Caller: e.Caller, MerchantID: e.MerchantID, OrderID: e.OrderID, Limit: enough})
+	if err != nil {
+		return err
+	}
+	var first Payment
+	for _, p := range all {
+		switch {
+		case p.State != effect.Succeeded:
+		case first.ID == "":
+			first = p
+		case p.ID == e.PaymentID || first.ID == e.PaymentID:
+			if err := s.flag(ctx, p, first); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flag keeps that an order was paid before, with the payment, and tells a person.
+func (s *System) flag(ctx context.Context, p, first Payment) error {
+	note := &effect.Evidence{Name: resolve.ConflictName("order " + string(first.ID)), Kind: effect.EvidenceConflict, By: "ledger", At: s.deps.Clock.Now(),
+		Seen: fmt.Sprintf("the order was paid before, by %s: refund one of them", first.ID)}
+	out, err := s.engine.Settle(ctx, effect.Settle{ID: p.ID, To: effect.Succeeded, By: "ledger", Now: note.At, Note: note})
+	if err == nil && out.Noted {
+		s.deps.Metrics.Add("retryproof_duplicate_orders_total", 1)
+		s.deps.Log.Error("an order was paid twice under two keys: a person must look", "payment", p.ID, "first", first.ID)
+	}
+	return err
 }
 
 // The currencies of ISO 4217 whose minor unit is not a hundredth.

@@ -29,8 +29,19 @@ type PSP interface {
 	// Find lists every charge with our reference. None is no proof that there is
 	// none: a search may lag.
 	Find(ctx context.Context, reference string) ([]psp.Charge, error)
+	// Refund gives money of a charge back, or gives what the key gave before.
+	Refund(ctx context.Context, r psp.RefundRequest) (psp.Refund, error)
+	// FindRefunds lists every refund of a charge with our reference.
+	FindRefunds(ctx context.Context, reference, chargeID string) ([]psp.Refund, error)
 	// Webhook verifies a message of the PSP; now bounds its age.
 	Webhook(payload []byte, header http.Header, now time.Time) (psp.WebhookEvent, error)
+}
+
+// Lister lists what the PSP did, page by page in a total order, made in [from, to): next
+// is what to pass as after for the next page, empty at the end.
+type Lister interface {
+	List(ctx context.Context, from, to time.Time, after string, limit int) (page []psp.Charge, next string, err error)
+	ListRefunds(ctx context.Context, from, to time.Time, after string, limit int) (page []psp.Refund, next string, err error)
 }
 
 // Metrics counts. Labels come in pairs of name and value.
@@ -51,6 +62,15 @@ type Deps struct {
 	Push notify.Sender
 	// Authenticate maps a bearer token to a caller; false refuses. Required.
 	Authenticate func(token string) (caller string, ok bool)
+	// Operator maps a bearer token to the name of a person who may look at every
+	// payment and give verdicts; false refuses. Defaults to nobody.
+	Operator func(token string) (name string, ok bool)
+	// Arrived reads when a request arrived, from a stamp that a trusted proxy has set;
+	// see deadline.Arrivals. Defaults to the moment at which the API sees it.
+	Arrived func(*http.Request) time.Time
+	// Lister lists the PSP's records for Reconcile. Defaults to none: Reconcile is an
+	// error then.
+	Lister Lister
 	// Clock is the time. Defaults to clock.System().
 	Clock clock.Clock
 	// Rand makes tokens and jitter. Defaults to entropy.System().
@@ -62,6 +82,9 @@ type Deps struct {
 }
 
 func (d Deps) withDefaults() Deps {
+	if d.Operator == nil {
+		d.Operator = func(string) (string, bool) { return "", false }
+	}
 	if d.Clock == nil {
 		d.Clock = clock.System()
 	}
@@ -85,7 +108,7 @@ func (d Deps) validate() error {
 		}
 	}
 	s := d.Store
-	need("Store", s.Effects == nil || s.Due == nil || s.Outbox == nil || s.Inbox == nil || s.Notify == nil || s.Ledger == nil || s.Hops == nil || s.Janitor == nil)
+	need("Store", s.Effects == nil || s.Due == nil || s.Refunds == nil || s.DueRefunds == nil || s.Outbox == nil || s.Inbox == nil || s.Notify == nil || s.Ledger == nil || s.Hops == nil || s.RefundList == nil || s.Janitor == nil)
 	need("Queue", d.Queue == nil)
 	need("PSP", d.PSP == nil)
 	need("Push", d.Push == nil)
@@ -128,6 +151,10 @@ type Config struct {
 	ResolveEvery time.Duration
 	// ResolveRate bounds the resolver's questions a second. Defaults to 5.
 	ResolveRate float64
+	// PSPRate is how many requests a second the PSP takes at one endpoint; ResolveRate
+	// must leave most of it to live payments. Defaults to 25 (Stripe's default;
+	// docs.stripe.com/rate-limits).
+	PSPRate float64
 	// ResolveUnknownOnly turns the PENDING sweep off. Defaults to false.
 	ResolveUnknownOnly bool
 	// AlertAfter is how many questions without an answer call for a person.
@@ -191,7 +218,7 @@ func (c Config) Validate() error {
 	if c.InboxRetention < 24*time.Hour {
 		errs = append(errs, fmt.Errorf("payments: InboxRetention ≥ 24 h fails: %v: a message that the queue still keeps could be applied twice", c.InboxRetention))
 	}
-	return errors.Join(append(errs, c.engine().Validate(), c.relay().Validate(), c.questions().Validate())...)
+	return errors.Join(append(errs, c.engine().Validate(), c.relay().Validate(), c.questions().Validate(), c.ask(nil).Validate())...)
 }
 
 // engine and questions are the parts of the configuration that other packages
@@ -207,5 +234,10 @@ func (c Config) relay() outbox.Config {
 }
 
 func (c Config) questions() resolve.Config {
-	return resolve.Config{Rate: c.ResolveRate, UnknownOnly: c.ResolveUnknownOnly, AlertAfter: c.AlertAfter}
+	return resolve.Config{Rate: c.ResolveRate, RemoteLimit: c.PSPRate, UnknownOnly: c.ResolveUnknownOnly, AlertAfter: c.AlertAfter}
+}
+
+// ask is how a resolver asks the PSP.
+func (c Config) ask(now clock.Clock) resolve.AskConfig {
+	return resolve.AskConfig{Window: c.PSPWindow, Margin: c.PSPWindowMargin, Clock: now}
 }

@@ -1,10 +1,7 @@
 package payments
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -12,8 +9,6 @@ import (
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/httpkey"
-	"github.com/retryproof/retryproof/inbox"
-	"github.com/retryproof/retryproof/psp"
 )
 
 // endpointPayments is the endpoint part of a payment's scope.
@@ -23,6 +18,9 @@ func (s *System) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", s.keyed.Handler(http.HandlerFunc(s.create)))
 	mux.HandleFunc("POST /payments/resolve", s.resolve)
+	mux.Handle("POST /payments/{id}/refunds", s.refunds.keyed.Handler(http.HandlerFunc(s.createRefund)))
+	mux.HandleFunc("POST /payments/{id}/cancel", s.cancel)
+	mux.HandleFunc("GET /payments/{id}/refunds", s.showRefunds)
 	mux.HandleFunc("GET /payments/{id}", s.show)
 	mux.HandleFunc("GET /payments/{id}/hops", s.showHops)
 	mux.HandleFunc("GET /merchants/{id}/balance", s.balance)
@@ -31,6 +29,7 @@ func (s *System) routes() http.Handler {
 		writeJSON(w, map[string]string{"status": "ok"})
 	})
 	mux.HandleFunc("GET /readyz", s.ready)
+	s.operatorRoutes(mux)
 	return mux
 }
 
@@ -102,11 +101,15 @@ type paymentBody struct {
 	DeclineCode   string        `json:"decline_code,omitempty"`
 }
 
+func bodyOf(p Payment) paymentBody {
+	return paymentBody{ID: p.ID, State: publicState(p.State), Amount: p.Amount, Currency: p.Currency,
+		OrderID: p.OrderID, MerchantID: p.MerchantID, PaymentMethod: p.Method, DeclineCode: p.DeclineCode}
+}
+
 // renderPayment makes the answer of a payment from its row: 201 when the card was
 // charged, 402 when it was declined, 202 with a Location while nobody knows.
 func renderPayment(p Payment) effect.Answer {
-	body, err := json.Marshal(paymentBody{ID: p.ID, State: publicState(p.State), Amount: p.Amount, Currency: p.Currency,
-		OrderID: p.OrderID, MerchantID: p.MerchantID, PaymentMethod: p.Method, DeclineCode: p.DeclineCode})
+	body, err := json.Marshal(bodyOf(p))
 	if err != nil {
 		panic("payments: a payment of strings and integers cannot be encoded: " + err.Error())
 	}
@@ -151,11 +154,14 @@ func (s *System) show(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	a := renderPayment(p)
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(a.Body)
+	writeJSON(w, shownPayment{bodyOf(p), p.Refunded})
+}
+
+// shownPayment is a payment as it is now. What a key was answered never changes, so
+// refunds are shown here only.
+type shownPayment struct {
+	paymentBody
+	Refunded int64 `json:"refunded,omitempty"`
 }
 
 func (s *System) showHops(w http.ResponseWriter, r *http.Request) {
@@ -172,8 +178,9 @@ func (s *System) showHops(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, map[string]any{"payment_id": p.ID, "state": publicState(p.State), "hops": table})
 }
 
-// resolve tells what became of a key. It only looks: a key that is not there may
-// still arrive.
+// resolve answers "what became of my key?", or makes sure that it never runs (mission
+// C2): a key that nothing is known of is voided, so that an original that is still on
+// its way is refused for ever. What is in progress or not known keeps its key.
 func (s *System) resolve(w http.ResponseWriter, r *http.Request) {
 	caller, err := s.caller(r)
 	if err != nil {
@@ -185,20 +192,43 @@ func (s *System) resolve(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	id := retryproof.Of("pay", retryproof.Scope{Endpoint: endpointPayments, Caller: caller, Key: key})
-	p, err := s.deps.Store.Ledger.Payment(r.Context(), id)
-	if retryproof.CodeOf(err) == retryproof.CodeNotFound {
-		err = retryproof.Refused(retryproof.CodeNotFound, "no payment with this key has arrived; one still may, so keep the key", nil)
+	scope := retryproof.Scope{Endpoint: endpointPayments, Caller: caller, Key: key}
+	id := retryproof.Of("pay", scope)
+	d, err := s.engine.Resolve(r.Context(), effect.Request{Scope: scope, GuardID: id})
+	if err == nil && d.Verdict == effect.Busy {
+		err = &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeInProgress, RetryAfter: d.RetryAfter,
+			Message: "the payment with this key is being worked on", Hint: "keep the key and ask again"}
 	}
 	if err != nil {
 		writeError(w, err)
 		return
 	}
-	a := renderPayment(p)
+	p, ok := Payment{}, false
+	if d.Guard != nil {
+		p, ok = d.Guard.Row.(Payment)
+	}
+	if !ok {
+		p, err = s.deps.Store.Ledger.Payment(r.Context(), id)
+	}
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writePayment(w, p)
+}
+
+// writePayment tells what a payment is now: 202 with a Location while nobody knows,
+// 200 when it is final.
+func writePayment(w http.ResponseWriter, p Payment) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(a.Body)
+	status := http.StatusOK
+	if !p.State.Final() {
+		w.Header().Set("Location", "/payments/"+string(p.ID))
+		status = http.StatusAccepted
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(renderPayment(p).Body)
 }
 
 func (s *System) balance(w http.ResponseWriter, r *http.Request) {
@@ -224,66 +254,6 @@ func (s *System) balance(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, map[string]any{"merchant_id": merchant, "currency": currency, "balance": balance})
-}
-
-// webhook takes the PSP's word about a payment: recorded once per event id, and
-// applied as an allowed move. Every delivery of a message that is ours ends 2xx,
-// or the PSP would send it for days.
-func (s *System) webhook(w http.ResponseWriter, r *http.Request) {
-	// Room for what is announced, so that it need not grow; not for any claim.
-	room := min(max(r.ContentLength, 0), 64<<10)
-	body := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
-	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, 1<<20)); err != nil {
-		writeError(w, retryproof.Refused(retryproof.CodeTooLarge, "the message is too large or was cut off", nil))
-		return
-	}
-	e, err := s.deps.PSP.Webhook(body.Bytes(), r.Header, s.deps.Clock.Now())
-	if err != nil {
-		s.deps.Metrics.Add("retryproof_webhooks_total", 1, "what", "refused")
-		writeError(w, retryproof.Refused(retryproof.CodeInvalid, "the message is not signed by the processor, or too old", nil))
-		return
-	}
-	if e.Charge.Reference == "" { // genuine, and not about a charge of ours
-		w.WriteHeader(http.StatusNoContent)
-		return
-	}
-	what, err := s.applyWebhook(r.Context(), e)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	s.deps.Metrics.Add("retryproof_webhooks_total", 1, "what", what)
-	s.saw(retryproof.ID(e.Charge.Reference), hopWebhook, what)
-	writeJSON(w, map[string]string{"result": what})
-}
-
-// applyWebhook records the event and moves the payment, in one transaction.
-func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent) (string, error) {
-	key := retryproof.InboxKey{Consumer: consumerWebhook, Source: sourcePSP, EventID: e.ID}
-	p, err := s.deps.Store.Ledger.Payment(ctx, retryproof.ID(e.Charge.Reference))
-	if retryproof.CodeOf(err) == retryproof.CodeNotFound {
-		s.deps.Log.Warn("a webhook is about a payment that is not here", "event", e.ID, "charge", e.Charge.ID)
-		return "unknown payment", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	f, final := s.finish(p, e.Charge, nil)
-	if !final {
-		first, err := s.deps.Store.Inbox.Apply(ctx, inbox.Apply{Key: key, Now: s.deps.Clock.Now()})
-		return map[bool]string{true: "no move", false: "repeats dropped"}[first], err
-	}
-	out, err := s.engine.Settle(ctx, effect.Settle{ID: p.ID, From: []effect.State{effect.Pending, effect.Unknown}, To: f.State,
-		By: fmt.Sprintf("webhook-%s", e.ID), Now: s.deps.Clock.Now(), Row: f.Row, Postings: f.Postings, Events: f.Events, Inbox: &key})
-	switch {
-	case err != nil:
-		return "", err
-	case out.Moved:
-		return "moves", nil
-	case out.Repeat:
-		return "repeats dropped", nil
-	}
-	return "late", nil
 }
 
 // ready reports whether a payment could be recorded now.

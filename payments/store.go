@@ -35,8 +35,39 @@ type Payment struct {
 	ChargeID string
 	// DeclineCode says why a FAILED payment failed.
 	DeclineCode string
+	// Refunded is how much is refunded or on its way back: the sum of all refunds
+	// that have not failed. Never more than Amount.
+	Refunded  int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Refund is one refund of one payment: guard and business row in one. Recording it
+// reserves its amount, on the condition that the payment is SUCCEEDED, belongs to
+// the same caller, is in the same currency and has that much left (CodeExceeds
+// otherwise); releasing it, or settling it as FAILED or VOID, gives the amount back,
+// in the same transaction.
+type Refund struct {
+	ID        retryproof.ID
+	PaymentID retryproof.ID
+	// Caller is who asked for it: the payment's caller.
+	Caller string
+	// Amount is in minor units of Currency, greater than 0.
+	Amount   int64
+	Currency string
+	State    effect.State
+	// RefundID is the PSP's id, once known.
+	RefundID string
+	// FailureCode says why a FAILED refund failed.
+	FailureCode string
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+}
+
+// RefundOutcome is what a settlement writes to the refund.
+type RefundOutcome struct {
+	RefundID    string
+	FailureCode string
 }
 
 // Outcome is what a settlement writes to the payment.
@@ -50,13 +81,19 @@ type Outcome struct {
 type Stores struct {
 	// Effects keeps claims, with the payments table as the guard.
 	Effects effect.Store
-	// Due lists payments for the resolver.
-	Due    resolve.Store
-	Outbox outbox.Store
-	Inbox  inbox.Store
-	Notify notify.Store
-	Ledger Ledger
-	Hops   Hops
+	// Due lists payments for the resolver, and evidence about them.
+	Due resolve.Store
+	// Refunds keeps claims, in the same key store, with the refunds table as the
+	// guard. DueRefunds lists refunds for their resolver.
+	Refunds    effect.Store
+	DueRefunds resolve.Store
+	Outbox     outbox.Store
+	Inbox      inbox.Store
+	Notify     notify.Store
+	Ledger     Ledger
+	Hops       Hops
+	// RefundList lists refunds over all payments; the reconciliation needs it.
+	RefundList RefundList
 	// Janitor cleans up.
 	Janitor Janitor
 }
@@ -65,6 +102,10 @@ type Stores struct {
 type Ledger interface {
 	// Payment reads one payment; an error with CodeNotFound when there is none.
 	Payment(ctx context.Context, id retryproof.ID) (Payment, error)
+	// Payments lists payments ordered by (CreatedAt, ID).
+	Payments(ctx context.Context, q Query) ([]Payment, error)
+	// Refunds lists the refunds of a payment ordered by (CreatedAt, ID).
+	Refunds(ctx context.Context, paymentID retryproof.ID) ([]Refund, error)
 	// Balance is the sum of an account's postings, 0 for one without any.
 	Balance(ctx context.Context, account, currency string) (int64, error)
 	// Post writes entries, all or none. One that is there exactly is left; when a
@@ -76,14 +117,43 @@ type Ledger interface {
 	Audit(ctx context.Context) (Audit, error)
 }
 
+// Query says which payments to list. Zero fields do not narrow.
+type Query struct {
+	// From and To bound CreatedAt: From ≤ CreatedAt < To.
+	From, To time.Time
+	// Caller, MerchantID and OrderID name one order; they are used together or not
+	// at all.
+	Caller, MerchantID, OrderID string
+	// After continues behind a payment: what is listed is greater than its
+	// (CreatedAt, ID). The zero Payment begins at the start.
+	After Payment
+	// Limit is how many at most, greater than 0.
+	Limit int
+}
+
+// RefundList lists refunds over all payments.
+type RefundList interface {
+	// RefundsBetween lists refunds with from ≤ CreatedAt < to, ordered by (CreatedAt,
+	// ID), greater than after's (CreatedAt, ID); the zero Refund begins at the start.
+	// Limit is how many at most, greater than 0.
+	RefundsBetween(ctx context.Context, from, to time.Time, after Refund, limit int) ([]Refund, error)
+}
+
 // Audit are counts that must agree when nothing is in flight.
 type Audit struct {
 	// ByState counts payments.
 	ByState map[effect.State]int64
-	// Credits counts merchants' postings from payments and CreditSum sums them.
-	Credits, CreditSum int64
+	// Credits counts what merchants got from payments and CreditSum sums it; Debits and
+	// DebitSum are what refunds took from them, as positive numbers.
+	Credits, CreditSum, Debits, DebitSum int64
 	// SucceededSum sums the amounts of SUCCEEDED payments.
 	SucceededSum int64
+	// RefundsByState counts refunds; RefundedSum sums the amounts of SUCCEEDED ones.
+	RefundsByState map[effect.State]int64
+	RefundedSum    int64
+	// WrongRefunded counts payments whose Refunded is not the sum of their refunds
+	// that have not failed, or more than their amount.
+	WrongRefunded int64
 	// Unbalanced counts refs whose postings do not sum to 0 per currency.
 	Unbalanced int64
 	// WrongBalance counts accounts whose kept balance is not the sum of their

@@ -32,6 +32,7 @@ type System struct {
 	consumer  *inbox.Consumer
 	notifier  *notify.Notifier
 	resolver  *resolve.Resolver
+	refunds   refunds
 	sightings sightings
 }
 
@@ -54,6 +55,7 @@ func New(deps Deps, config Config) (*System, error) {
 	s.keyed, err = httpkey.New(s.engine, httpkey.Config{
 		Caller:   s.caller,
 		Endpoint: func(*http.Request) string { return endpointPayments },
+		Arrived:  s.deps.Arrived,
 		Read:     s.readOrder,
 		Render:   s.renderGuard,
 		MaxBody:  s.config.MaxBody,
@@ -75,7 +77,7 @@ func (s *System) composeLoops() error {
 		s.relays = append(s.relays, r)
 	}
 	s.notifier = notify.New(s.deps.Store.Notify, channelPush, s.deps.Push, notify.Config{Clock: s.deps.Clock, Observe: s.sawIntent})
-	s.consumer, err = inbox.NewConsumer(s.deps.Queue, s.deps.Store.Inbox, s.credit, inbox.Config{
+	s.consumer, err = inbox.NewConsumer(s.deps.Queue, s.deps.Store.Inbox, s.apply, inbox.Config{
 		Clock: s.deps.Clock, Observe: s.sawDelivery,
 		After: func(ctx context.Context, d queue.Delivery) error { return s.notifier.Finish(ctx, d.ID) },
 	})
@@ -84,8 +86,11 @@ func (s *System) composeLoops() error {
 	}
 	questions := s.config.questions()
 	questions.Alert, questions.Clock, questions.Rand, questions.Observe = s.alert, s.deps.Clock, s.deps.Rand, s.sawResolver
-	s.resolver, err = resolve.New(s.engine, s.deps.Store.Due, s.ask, s.renderGuard, questions)
-	return err
+	s.resolver, err = resolve.New(s.engine, s.deps.Store.Due, resolve.AskRemote(chargeRemote{s}, s.config.ask(s.deps.Clock)), s.renderGuard, questions)
+	if err != nil {
+		return err
+	}
+	return s.composeRefunds()
 }
 
 // Handler serves the API.
@@ -101,8 +106,12 @@ func (s *System) RelayOnce(ctx context.Context, relay int) (int, error) {
 // WorkOnce receives and applies one message.
 func (s *System) WorkOnce(ctx context.Context) (int, error) { return s.consumer.RunOnce(ctx) }
 
-// ResolveOnce asks about what is due.
-func (s *System) ResolveOnce(ctx context.Context) (int, error) { return s.resolver.RunOnce(ctx) }
+// ResolveOnce asks about what is due: payments, then refunds.
+func (s *System) ResolveOnce(ctx context.Context) (int, error) {
+	payments, err := s.resolver.RunOnce(ctx)
+	refunds, refundErr := s.refunds.resolver.RunOnce(ctx)
+	return payments + refunds, errors.Join(err, refundErr)
+}
 
 // TidyOnce forgets one bounded batch of what may be forgotten.
 func (s *System) TidyOnce(ctx context.Context) (int, error) {

@@ -74,8 +74,9 @@ func TestAWebhookThatDisagreesMovesNothing(t *testing.T) {
 			if bytes.Equal(wrong, payload) {
 				t.Fatalf("%s is not in %s", c.from, payload)
 			}
-			wantWebhook(t, w.post(wrong), "no move")
-			wantWebhook(t, w.post(wrong), "repeats dropped")
+			wantWebhook(t, w.post(wrong), "conflict")
+			wantWebhook(t, w.post(wrong), "repeats dropped") // case 25: told once
+			w.wantMetric("retryproof_psp_conflicts_total ", 1)
 			w.wantState(keyK1, effect.Unknown)
 			w.wantOutbox(0)
 			if w.log.lines("a person must look") == 0 {
@@ -176,7 +177,7 @@ func TestACutWebhookIsRefused(t *testing.T) {
 // 200 times; every delivery is 2xx, and there is one event.
 func TestManySettlersSettleOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(w *world) { w.config.ResolveRate = 1e6 })
+	w := newWorld(t, func(w *world) { w.config.ResolveRate, w.config.PSPRate = 1e6, 1e7 })
 	other := w.process(w.deps)
 	const rounds = 200
 	for round := range rounds {

@@ -11,6 +11,9 @@
 //
 // Does not promise: an end. Only evidence ends an UNKNOWN effect.
 //
+// What it concluded, and from what, is kept beside the effect as evidence; when only a
+// person can decide, Decide takes their verdict under the same conditions.
+//
 // Crash points: after the lease, it ends and another resolver asks; after the
 // answer, the same question is asked again; after the settlement and before the
 // claim is rewritten, repeats are rendered from the guard.
@@ -20,8 +23,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/entropy"
@@ -36,10 +42,13 @@ type Ask func(ctx context.Context, g effect.Guard) (effect.Finish, error)
 type Config struct {
 	// Batch is how many effects are listed at a time. Defaults to 20.
 	Batch int
-	// Rate is how many questions are asked a second, by this resolver. Defaults
-	// to 5: a fifth of the 25 requests a second that Stripe grants an endpoint by
-	// default (docs.stripe.com/rate-limits), so that live payments keep the rest.
+	// Rate is how many questions are asked a second, by this resolver. Live requests
+	// need the rest of RemoteLimit, so it must be less. Defaults to 5.
 	Rate float64
+	// RemoteLimit is how many requests a second the other side takes at the endpoint
+	// that is asked. Defaults to 25: what Stripe grants an endpoint by default, of 100
+	// for the whole account (docs.stripe.com/rate-limits).
+	RemoteLimit float64
 	// Lease is how long one effect belongs to the resolver that asks about it; it
 	// bounds the question. Defaults to 15 s.
 	Lease time.Duration
@@ -51,8 +60,10 @@ type Config struct {
 	// AlertAfter is how many questions are asked before Alert is called; it goes
 	// on asking. Defaults to 10.
 	AlertAfter int
-	// Alert tells a person about an effect that stays UNKNOWN. Defaults to
-	// nothing.
+	// Alert tells a person about an effect that stays UNKNOWN: when AlertAfter
+	// questions had no answer, and at once when the answer is a Conflict. It is called
+	// before it is recorded that it was, so that a crash may repeat it and not lose it.
+	// Defaults to nothing.
 	Alert func(ctx context.Context, g effect.Guard, cause error)
 	// UnknownOnly leaves PENDING effects with a stale lease to their callers'
 	// repeats. Defaults to false: they are swept.
@@ -61,7 +72,7 @@ type Config struct {
 	Clock clock.Clock
 	// Rand makes tokens and jitter. Defaults to entropy.System().
 	Rand entropy.Source
-	// Observe is told "asked", "settled", "still_unknown" and "overtaken".
+	// Observe is told "asked", "settled", "still_unknown", "overtaken" and "decided".
 	// Defaults to nothing.
 	Observe func(what string, g effect.Guard)
 }
@@ -72,6 +83,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Rate == 0 {
 		c.Rate = 5
+	}
+	if c.RemoteLimit == 0 {
+		c.RemoteLimit = 25
 	}
 	if c.Lease == 0 {
 		c.Lease = 15 * time.Second
@@ -106,6 +120,9 @@ func (c Config) Validate() error {
 	var errs []error
 	if c.Batch < 0 || c.Rate < 0 || c.AlertAfter < 0 {
 		errs = append(errs, fmt.Errorf("resolve: Batch %d, Rate %g and AlertAfter %d must not be negative", c.Batch, c.Rate, c.AlertAfter))
+	}
+	if c.Rate >= c.RemoteLimit {
+		errs = append(errs, fmt.Errorf("resolve: Rate < RemoteLimit fails: %g ≥ %g questions a second: live requests would have nothing left", c.Rate, c.RemoteLimit))
 	}
 	if c.Lease < 0 || c.MinBackoff < 0 || c.MaxBackoff < c.MinBackoff {
 		errs = append(errs, fmt.Errorf("resolve: 0 ≤ Lease %v and 0 ≤ MinBackoff ≤ MaxBackoff fails: %v, %v", c.Lease, c.MinBackoff, c.MaxBackoff))
@@ -188,8 +205,10 @@ func (r *Resolver) settle(ctx context.Context, g effect.Guard) (bool, error) {
 	if askErr != nil {
 		return false, r.stillUnknown(ctx, g, askErr)
 	}
+	now := r.config.Clock.Now()
 	out, err := r.engine.Settle(ctx, effect.Settle{ID: g.ID, From: []effect.State{effect.Unknown}, To: f.State, By: r.token, Fenced: true,
-		Now: r.config.Clock.Now(), Result: f.Result, Row: f.Row, Postings: f.Postings, Events: f.Events})
+		Now: now, Result: f.Result, Row: f.Row, Postings: f.Postings, Events: f.Events,
+		Evidence: &effect.Evidence{Name: verdictName, Kind: effect.EvidenceVerdict, By: r.token, Seen: clip(f.Seen), At: now}})
 	if err != nil {
 		return false, err
 	}
@@ -202,18 +221,56 @@ func (r *Resolver) settle(ctx context.Context, g effect.Guard) (bool, error) {
 	return true, err
 }
 
+// verdictName names the evidence of the one move to a final state.
+const verdictName = "verdict"
+
+// ConflictName names the evidence of a contradiction.
+func ConflictName(name string) string {
+	name = "conflict " + clip(name)
+	return strings.ToValidUTF8(name[:min(len(name), effect.MaxEvidenceName)], "")
+}
+
+// clip keeps a text within what evidence may say, in whole characters. What the other
+// side sent may hold anything.
+func clip(s string) string {
+	s = strings.ReplaceAll(s, "\x00", "")
+	return strings.ToValidUTF8(s[:min(len(s), effect.MaxEvidenceSeen)], "")
+}
+
 // stillUnknown gives the lease back and sets the time of the next question.
 func (r *Resolver) stillUnknown(ctx context.Context, g effect.Guard, cause error) error {
 	r.config.Observe("still_unknown", g)
-	if g.Tries == r.config.AlertAfter {
+	note := r.note(g, cause)
+	if note != nil && !r.told(ctx, g.ID, note.Name) {
 		r.config.Alert(ctx, g, cause)
 	}
 	wait := r.backoff(g.Tries)
 	wait = wait/2 + time.Duration(entropy.Fraction(r.config.Rand)*float64(wait/2))
 	now := r.config.Clock.Now()
 	_, err := r.engine.Settle(ctx, effect.Settle{ID: g.ID, From: []effect.State{effect.Unknown}, To: effect.Unknown, By: r.token, Fenced: true,
-		Now: now, NextAt: now.Add(wait)})
+		Now: now, NextAt: now.Add(wait), Note: note})
 	return err
+}
+
+// note is what a person must be told of, if anything.
+func (r *Resolver) note(g effect.Guard, cause error) *effect.Evidence {
+	now := r.config.Clock.Now()
+	var c *Conflict
+	switch {
+	case errors.As(cause, &c):
+		return &effect.Evidence{Name: ConflictName(c.Name), Kind: effect.EvidenceConflict, By: r.token, Seen: clip(c.Seen), At: now}
+	case g.Tries >= r.config.AlertAfter:
+		return &effect.Evidence{Name: "alert", Kind: effect.EvidenceAlert, By: r.token, At: now,
+			Seen: clip(fmt.Sprintf("%d questions, no evidence; last: %v", g.Tries, cause))}
+	}
+	return nil
+}
+
+// told reports whether a person was told before. When that cannot be read, it was not:
+// twice is better than never.
+func (r *Resolver) told(ctx context.Context, id retryproof.ID, name string) bool {
+	kept, err := r.store.Evidence(ctx, id)
+	return err == nil && slices.ContainsFunc(kept, func(e effect.Evidence) bool { return e.Name == name })
 }
 
 // backoff doubles from MinBackoff up to MaxBackoff.

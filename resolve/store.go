@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
 )
 
@@ -13,6 +14,9 @@ type Store interface {
 	// for; a guard without a lease always is) and that are PENDING, or UNKNOWN with
 	// NextAt ≤ Now, ordered by (UpdatedAt, ID).
 	Due(ctx context.Context, d Due) ([]effect.Guard, error)
+	// Evidence lists what is kept beside a guard, ordered by (At, Name); none when
+	// there is no such guard.
+	Evidence(ctx context.Context, id retryproof.ID) ([]effect.Evidence, error)
 }
 
 // Due says what to list.

@@ -91,9 +91,12 @@ type auditor struct {
 	// charges, over all payment ids.
 	byOrder map[string]*Intent
 	orders  map[string][]string
-	// counted is how many of the processor's charges were looked at.
-	counted int
-	told    map[string]*said
+	// counted is how many of the processor's charges were looked at, countedRefunds
+	// how many refunds.
+	counted, countedRefunds int
+	// refunded counts the processor's refunds by our reference.
+	refunded map[string]int
+	told     map[string]*said
 	// asked is what bodies ask for, by the body: tries repeat it.
 	asked map[string]*paymentText
 	// late is the last payment whose event a process received when its push had
@@ -107,7 +110,7 @@ type auditor struct {
 
 func newAuditor(w *World) *auditor {
 	a := &auditor{w: w, byID: map[string]*facts{}, byName: map[string]*Intent{}, byOrder: map[string]*Intent{}, orders: map[string][]string{},
-		told: map[string]*said{}, asked: map[string]*paymentText{}, late: map[*Process]*facts{}}
+		told: map[string]*said{}, refunded: map[string]int{}, asked: map[string]*paymentText{}, late: map[*Process]*facts{}}
 	for _, t := range w.options.Twins {
 		a.blind = a.blind || slices.Contains(Rules(), t.Rule)
 	}
@@ -170,6 +173,18 @@ func (a *auditor) attribute(f *facts) {
 	}
 	if i := a.byOrder[f.order]; i != nil && f.amount != i.Amount && f.amount != i.Edited {
 		a.harm(HarmWrongAmount, "order %s of %d was charged %d", f.order, i.Amount, f.amount)
+	}
+}
+
+// refunds: the processor may have given money back. A refund of ours is made once,
+// whatever it is asked, and all refunds of a payment are at most its charge.
+func (a *auditor) refunds() {
+	for _, r := range a.w.core.RefundsAfter(a.countedRefunds) {
+		a.countedRefunds++
+		a.refunded[r.Reference]++
+		if n := a.refunded[r.Reference]; n > 1 {
+			a.harm(HarmWrongAmount, "refund %s of %d was made %d times", r.Reference, r.Amount, n)
+		}
 	}
 }
 

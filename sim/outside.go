@@ -202,6 +202,20 @@ func (s pspSeam) Find(ctx context.Context, reference string) ([]psp.Charge, erro
 	return ask(s, ctx, "psp find", reference, func() ([]psp.Charge, error) { return s.in.Find(background, reference) })
 }
 
+func (s pspSeam) Refund(ctx context.Context, r psp.RefundRequest) (psp.Refund, error) {
+	w := s.x.w
+	return ask(s, ctx, "psp refund", r.Reference, func() (psp.Refund, error) {
+		got, err := s.in.Refund(background, r)
+		w.audit.refunds()
+		w.pumpWebhooks()
+		return got, err
+	})
+}
+
+func (s pspSeam) FindRefunds(ctx context.Context, reference, chargeID string) ([]psp.Refund, error) {
+	return ask(s, ctx, "psp find refunds", reference, func() ([]psp.Refund, error) { return s.in.FindRefunds(background, reference, chargeID) })
+}
+
 func (s pspSeam) Webhook(payload []byte, header http.Header, now time.Time) (psp.WebhookEvent, error) {
 	return s.in.Webhook(payload, header, now)
 }

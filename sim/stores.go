@@ -18,8 +18,8 @@ import (
 // called with a context that never ends: a call that was sent runs to its end.
 func (x *seam) stores(in payments.Stores) payments.Stores {
 	return payments.Stores{
-		Effects: effects{x, in.Effects}, Due: due{x, in.Due}, Outbox: box{x, in.Outbox}, Inbox: inboxes{x, in.Inbox},
-		Notify: intents{x, in.Notify}, Ledger: books{x, in.Ledger}, Hops: hopSeam{x, in.Hops}, Janitor: janitor{x, in.Janitor},
+		Effects: effects{x, in.Effects}, Due: due{x, in.Due}, Refunds: effects{x, in.Refunds}, DueRefunds: due{x, in.DueRefunds}, Outbox: box{x, in.Outbox}, Inbox: inboxes{x, in.Inbox},
+		Notify: intents{x, in.Notify}, Ledger: books{x, in.Ledger, in.RefundList}, RefundList: books{x, in.Ledger, in.RefundList}, Hops: hopSeam{x, in.Hops}, Janitor: janitor{x, in.Janitor},
 	}
 }
 
@@ -67,6 +67,10 @@ type due struct {
 
 func (d due) Due(ctx context.Context, q resolve.Due) ([]effect.Guard, error) {
 	return call(d.x, ctx, "store", "due", "", func() ([]effect.Guard, error) { return d.in.Due(background, q) })
+}
+
+func (d due) Evidence(ctx context.Context, id retryproof.ID) ([]effect.Evidence, error) {
+	return call(d.x, ctx, "store", "evidence", string(id), func() ([]effect.Evidence, error) { return d.in.Evidence(background, id) })
 }
 
 type box struct {
@@ -141,8 +145,9 @@ func (i intents) Unsent(ctx context.Context, before time.Time, limit int) ([]not
 }
 
 type books struct {
-	x  *seam
-	in payments.Ledger
+	x    *seam
+	in   payments.Ledger
+	list payments.RefundList
 }
 
 func (b books) Payment(ctx context.Context, id retryproof.ID) (payments.Payment, error) {
@@ -151,6 +156,20 @@ func (b books) Payment(ctx context.Context, id retryproof.ID) (payments.Payment,
 
 func (b books) Balance(ctx context.Context, account, currency string) (int64, error) {
 	return call(b.x, ctx, "store", "balance", account, func() (int64, error) { return b.in.Balance(background, account, currency) })
+}
+
+func (b books) Payments(ctx context.Context, q payments.Query) ([]payments.Payment, error) {
+	return call(b.x, ctx, "store", "payments", q.OrderID, func() ([]payments.Payment, error) { return b.in.Payments(background, q) })
+}
+
+func (b books) Refunds(ctx context.Context, id retryproof.ID) ([]payments.Refund, error) {
+	return call(b.x, ctx, "store", "refunds", string(id), func() ([]payments.Refund, error) { return b.in.Refunds(background, id) })
+}
+
+func (b books) RefundsBetween(ctx context.Context, from, to time.Time, after payments.Refund, limit int) ([]payments.Refund, error) {
+	return call(b.x, ctx, "store", "refunds between", "", func() ([]payments.Refund, error) {
+		return b.list.RefundsBetween(background, from, to, after, limit)
+	})
 }
 
 func (b books) Post(ctx context.Context, p []ledger.Posting, now time.Time) error {

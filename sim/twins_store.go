@@ -23,6 +23,8 @@ type plainStore struct {
 	below  payments.Stores
 	claims map[retryproof.Scope]*effect.Claim
 	guards map[retryproof.ID]*effect.Guard
+	// evidence is what is kept beside the guards.
+	evidence map[retryproof.ID][]effect.Evidence
 	// entries counts settlements, to name their entries.
 	entries int
 
@@ -34,7 +36,7 @@ type plainStore struct {
 }
 
 func newPlainStore(below payments.Stores) *plainStore {
-	return &plainStore{below: below, claims: map[retryproof.Scope]*effect.Claim{}, guards: map[retryproof.ID]*effect.Guard{},
+	return &plainStore{below: below, claims: map[retryproof.Scope]*effect.Claim{}, guards: map[retryproof.ID]*effect.Guard{}, evidence: map[retryproof.ID][]effect.Evidence{},
 		claimKey:    func(s retryproof.Scope) retryproof.Scope { return s },
 		mayComplete: mayComplete, maySettle: maySettle}
 }
@@ -96,8 +98,8 @@ func (d *plainStore) guard(id retryproof.ID) *effect.Guard {
 		return nil
 	}
 	shown := *g
-	p := g.Row.(payments.Payment)
-	p.ID, p.State, p.CreatedAt, p.UpdatedAt = g.ID, g.State, g.CreatedAt, g.UpdatedAt
+	p, _ := g.Row.(payments.Payment) // a VOID guard has none
+	p.ID, p.Caller, p.State, p.CreatedAt, p.UpdatedAt = g.ID, g.Scope.Caller, g.State, g.CreatedAt, g.UpdatedAt
 	shown.Row = p
 	return &shown
 }
@@ -109,12 +111,19 @@ func (d *plainStore) claim(b effect.Begin) *effect.Claim {
 }
 
 func (d *plainStore) record(b effect.Begin) {
+	if b.Void {
+		d.guards[b.GuardID] = &effect.Guard{ID: b.GuardID, Scope: b.Scope, State: effect.Void, SettledBy: b.Owner, CreatedAt: b.Now, UpdatedAt: b.Now}
+		return
+	}
 	d.guards[b.GuardID] = &effect.Guard{ID: b.GuardID, Scope: b.Scope, Fingerprint: b.Fingerprint, State: effect.Pending, Owner: b.Owner,
 		Until: b.Until, CreatedAt: b.Now, UpdatedAt: b.Now, Row: b.Row}
 }
 
 // Begin implements effect.Store.
 func (d *plainStore) Begin(_ context.Context, b effect.Begin) (effect.Seen, error) {
+	if b.Void {
+		return d.void(b), nil
+	}
 	c := d.live(b.Scope, b.Now)
 	if c == nil {
 		c = d.claim(b)
@@ -123,6 +132,17 @@ func (d *plainStore) Begin(_ context.Context, b effect.Begin) (effect.Seen, erro
 		d.record(b)
 	}
 	return d.seen(b.Scope, b.GuardID, b.Now), nil
+}
+
+// void is a Begin with Void.
+func (d *plainStore) void(b effect.Begin) effect.Seen {
+	if d.guards[b.GuardID] == nil {
+		d.record(b)
+	}
+	if d.guards[b.GuardID].State == effect.Void && d.live(b.Scope, b.Now) == nil {
+		d.claims[d.claimKey(b.Scope)] = &effect.Claim{Scope: b.Scope, GuardID: b.GuardID, State: effect.ClaimVoid, Owner: b.Owner, ExpiresAt: b.Until}
+	}
+	return d.seen(b.Scope, b.GuardID, b.Now)
 }
 
 func beginOf(a effect.Adopt) effect.Begin {
@@ -183,9 +203,11 @@ func (d *plainStore) Settle(ctx context.Context, s effect.Settle) (effect.Settle
 		}
 	}
 	g := d.guards[s.ID]
+	noted := g != nil && d.keep(s.ID, s.Note)
 	if g == nil || !d.maySettle(g, s) {
-		return effect.Settled{Guard: d.guard(s.ID)}, nil
+		return effect.Settled{Noted: noted, Guard: d.guard(s.ID)}, nil
 	}
+	d.keep(s.ID, s.Evidence)
 	d.entries++
 	entry := retryproof.InboxKey{Consumer: "settlement", Source: string(s.ID), EventID: fmt.Sprint(d.entries)}
 	if _, err := d.below.Inbox.Apply(ctx, inbox.Apply{Key: entry, Now: s.Now, Postings: s.Postings, Events: s.Events}); err != nil {
@@ -200,7 +222,7 @@ func (d *plainStore) Settle(ctx context.Context, s effect.Settle) (effect.Settle
 		p.ChargeID, p.DeclineCode = o.ChargeID, o.DeclineCode
 		g.Row = p
 	}
-	out := effect.Settled{Moved: true, Guard: d.guard(s.ID)}
+	out := effect.Settled{Moved: true, Noted: noted, Guard: d.guard(s.ID)}
 	if s.Claim != nil {
 		out.Completed, _ = d.Complete(ctx, *s.Claim)
 	}
@@ -235,6 +257,20 @@ func (d *plainStore) Look(_ context.Context, l effect.Look) (effect.Seen, error)
 	return d.seen(l.Scope, l.GuardID, l.Now), nil
 }
 
+// keep stores evidence unless one of its name is there.
+func (d *plainStore) keep(id retryproof.ID, e *effect.Evidence) bool {
+	if e == nil || slices.ContainsFunc(d.evidence[id], func(there effect.Evidence) bool { return there.Name == e.Name }) {
+		return false
+	}
+	d.evidence[id] = append(d.evidence[id], *e)
+	return true
+}
+
+// Evidence implements resolve.Store.
+func (d *plainStore) Evidence(_ context.Context, id retryproof.ID) ([]effect.Evidence, error) {
+	return slices.Clone(d.evidence[id]), nil
+}
+
 // Due implements resolve.Store.
 func (d *plainStore) Due(_ context.Context, q resolve.Due) ([]effect.Guard, error) {
 	var due []effect.Guard
@@ -266,13 +302,28 @@ func (l plainLedger) Payment(_ context.Context, id retryproof.ID) (payments.Paym
 	return g.Row.(payments.Payment), nil
 }
 
+// Payments implements payments.Ledger.
+func (l plainLedger) Payments(_ context.Context, q payments.Query) ([]payments.Payment, error) {
+	var out []payments.Payment
+	for id := range l.d.guards { // order: sorted below
+		p := l.d.guard(id).Row.(payments.Payment)
+		if q.OrderID == "" || p.OrderID == q.OrderID && p.Caller == q.Caller && p.MerchantID == q.MerchantID {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b payments.Payment) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return out[:min(len(out), q.Limit)], nil
+}
+
 // Audit implements payments.Ledger.
 func (l plainLedger) Audit(ctx context.Context) (payments.Audit, error) {
 	a, err := l.Ledger.Audit(ctx)
 	a.ByState, a.SucceededSum = map[effect.State]int64{}, 0
 	for _, g := range l.d.guards { // order: counts and sums only
 		a.ByState[g.State]++
-		if p := g.Row.(payments.Payment); g.State == effect.Succeeded {
+		if p, ok := g.Row.(payments.Payment); ok && g.State == effect.Succeeded {
 			a.SucceededSum += p.Amount
 		}
 	}

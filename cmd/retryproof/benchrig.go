@@ -170,6 +170,12 @@ func (instantPSP) Retrieve(context.Context, string) (psp.Charge, error) { return
 
 func (instantPSP) Find(context.Context, string) ([]psp.Charge, error) { return nil, nil }
 
+func (instantPSP) Refund(_ context.Context, r psp.RefundRequest) (psp.Refund, error) {
+	return psp.Refund{ID: "re_" + r.Key, Reference: r.Reference, Payment: r.Payment, ChargeID: r.ChargeID, Amount: r.Amount, Currency: r.Currency, State: psp.Succeeded}, nil
+}
+
+func (instantPSP) FindRefunds(context.Context, string, string) ([]psp.Refund, error) { return nil, nil }
+
 func (instantPSP) Webhook([]byte, http.Header, time.Time) (psp.WebhookEvent, error) {
 	return psp.WebhookEvent{}, nil
 }

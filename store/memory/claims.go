@@ -83,6 +83,9 @@ func (c *claims) claim(b effect.Begin) *effect.Claim {
 }
 
 func newClaim(b effect.Begin) effect.Claim {
+	if b.Void {
+		return effect.Claim{Scope: b.Scope, GuardID: b.GuardID, State: effect.ClaimVoid, Owner: b.Owner, ExpiresAt: round(b.Until)}
+	}
 	return effect.Claim{
 		Scope: b.Scope, GuardID: b.GuardID, Fingerprint: b.Fingerprint,
 		State: effect.InProgress, Owner: b.Owner, Until: round(b.Until),

@@ -25,11 +25,29 @@ func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error)
 		return effect.Seen{}, err
 	}
 	defer e.s.mu.Unlock()
-	c := e.s.claims.claim(b)
-	if mine(c, b.Owner) {
-		e.t.record(b)
+	if b.Void {
+		return e.void(b)
 	}
+	held := e.s.claims.byScope[b.Scope]
+	if held.Expired(round(b.Now)) || mine(held, b.Owner) {
+		if _, err := e.t.record(b); err != nil { // before the claim, which cannot fail
+			return effect.Seen{}, err
+		}
+	}
+	c := e.s.claims.claim(b)
 	return effect.Seen{Claim: claimOut(c), Guard: e.t.out(e.t.rows[b.GuardID])}, nil
+}
+
+// void is a Begin with Void.
+func (e effects) void(b effect.Begin) (effect.Seen, error) {
+	g, err := e.t.record(b)
+	if err != nil {
+		return effect.Seen{}, err
+	}
+	if g.State == effect.Void {
+		e.s.claims.claim(b)
+	}
+	return effect.Seen{Claim: claimOut(e.s.claims.live(b.Scope, round(b.Now))), Guard: e.t.out(g)}, nil
 }
 
 func (e effects) Adopt(ctx context.Context, a effect.Adopt) (effect.Seen, error) {
@@ -41,7 +59,9 @@ func (e effects) Adopt(ctx context.Context, a effect.Adopt) (effect.Seen, error)
 	}
 	defer e.s.mu.Unlock()
 	if e.t.adoptable(a) && (a.GuardOnly || e.s.claims.adoptable(a)) {
-		e.t.adopt(a)
+		if err := e.t.adopt(a); err != nil {
+			return effect.Seen{}, err
+		}
 		if !a.GuardOnly {
 			e.s.claims.adopt(a)
 		}
@@ -98,8 +118,18 @@ func (t *table) checkSettle(s effect.Settle) error {
 	if len(s.Result) > effect.MaxResultBytes {
 		return invalid("the result is larger than effect.MaxResultBytes")
 	}
-	if _, isOutcome := s.Row.(payments.Outcome); s.Row != nil && (!t.payments || !isOutcome) {
-		return invalid("the row of a settlement must be a payments.Outcome for the payments table, and nil for the generic one")
+	_, isOutcome := s.Row.(payments.Outcome)
+	_, isRefund := s.Row.(payments.RefundOutcome)
+	if s.Row != nil && (!t.payments || !isOutcome) && (t.of == nil || !isRefund) {
+		return invalid("the row of a settlement must be a payments.Outcome for the payments table, a payments.RefundOutcome for refunds, and nil for the generic one")
+	}
+	for _, e := range []*effect.Evidence{s.Evidence, s.Note} {
+		if e == nil {
+			continue
+		}
+		if err := e.Check(); err != nil {
+			return err
+		}
 	}
 	if s.Inbox != nil && s.Inbox.EventID == "" {
 		return invalid("the inbox key has no event id")
@@ -131,17 +161,24 @@ func (s *Store) settle(t *table, m effect.Settle) (effect.Settled, error) {
 	if m.Inbox != nil {
 		s.inbox.note(*m.Inbox, round(m.Now))
 	}
+	noted := g != nil && m.Note != nil && t.keep(m.ID, *m.Note)
 	if !moved {
-		return effect.Settled{Guard: t.out(g)}, nil
+		return effect.Settled{Noted: noted, Guard: t.out(g)}, nil
 	}
 	completed := s.settleFits(t, m)
-	return effect.Settled{Moved: true, Completed: completed, Guard: t.out(g)}, nil
+	return effect.Settled{Moved: true, Completed: completed, Noted: noted, Guard: t.out(g)}, nil
 }
 
 // settleFits writes a settlement whose conditions hold and whose postings fit.
 func (s *Store) settleFits(t *table, m effect.Settle) (completed bool) {
 	g := t.rows[m.ID]
 	t.change(g, func() { move(g, m) })
+	if m.To == effect.Failed || m.To == effect.Void {
+		t.giveBack(g)
+	}
+	if m.Evidence != nil {
+		t.keep(m.ID, *m.Evidence)
+	}
 	s.ledger.post(entries(m.Postings))
 	s.outbox.insert(m.Events)
 	return m.Claim != nil && s.claims.complete(*m.Claim)
@@ -158,5 +195,8 @@ func move(g *guard, m effect.Settle) {
 	}
 	if o, ok := m.Row.(payments.Outcome); ok {
 		g.payment.ChargeID, g.payment.DeclineCode = o.ChargeID, o.DeclineCode
+	}
+	if o, ok := m.Row.(payments.RefundOutcome); ok {
+		g.refund.RefundID, g.refund.FailureCode = o.RefundID, o.FailureCode
 	}
 }

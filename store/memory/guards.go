@@ -15,17 +15,24 @@ import (
 // guard is a row of a guard table.
 type guard struct {
 	effect.Guard
-	// payment is the business row; its ID, State and times are the guard's.
+	// payment or refund is the business row; its ID, State and times are the guard's.
 	payment payments.Payment
+	refund  payments.Refund
 	// revision changes with every write, so that a Tx can tell whether what it
 	// read is still there.
 	revision uint64
 }
 
-// table is a guard table: the generic one, or payments.
+// table is a guard table: the generic one, payments, or refunds.
 type table struct {
 	payments bool
-	rows     map[retryproof.ID]*guard
+	// of are the payments that the refunds of this table belong to; nil for others.
+	of   *table
+	rows map[retryproof.ID]*guard
+	// byOrder finds the payments of an order.
+	byOrder map[orderKey][]*guard
+	// evidence is ordered by (At, Name).
+	evidence map[retryproof.ID][]effect.Evidence
 	// open holds PENDING and UNKNOWN guards by (UpdatedAt, ID).
 	open index[*guard]
 }
@@ -34,6 +41,8 @@ func newTable(isPayments bool) *table {
 	return &table{
 		payments: isPayments,
 		rows:     map[retryproof.ID]*guard{},
+		byOrder:  map[orderKey][]*guard{},
+		evidence: map[retryproof.ID][]effect.Evidence{},
 		open: index[*guard]{compare: func(a, b *guard) int {
 			return cmp.Or(a.UpdatedAt.Compare(b.UpdatedAt), cmp.Compare(a.ID, b.ID))
 		}},
@@ -43,10 +52,13 @@ func newTable(isPayments bool) *table {
 // checkRow refuses a business row that the table could only drop.
 func (t *table) checkRow(row any) error {
 	_, isPayment := row.(payments.Payment)
+	refund, isRefund := row.(payments.Refund)
 	switch {
 	case t.payments && !isPayment:
 		return invalid("the row of the payments table must be a payments.Payment")
-	case !t.payments && row != nil:
+	case t.of != nil && (!isRefund || refund.Amount <= 0 || refund.PaymentID == ""):
+		return invalid("the row of the refunds table must be a payments.Refund of a payment, with an amount")
+	case !t.payments && t.of == nil && row != nil:
 		return invalid("the generic guard table keeps no row")
 	}
 	return nil
@@ -62,22 +74,34 @@ func (t *table) change(g *guard, write func()) {
 	}
 }
 
-// record is step 2 of Begin: PENDING if absent.
-func (t *table) record(b effect.Begin) *guard {
+// record is step 2 of Begin: PENDING if absent, or VOID. It fails, before it writes,
+// when the condition of a row that would be inserted does not hold.
+func (t *table) record(b effect.Begin) (*guard, error) {
 	if g := t.rows[b.GuardID]; g != nil {
-		return g
+		return g, nil
 	}
 	now := round(b.Now)
-	g := &guard{Guard: effect.Guard{
-		ID: b.GuardID, Scope: b.Scope, Fingerprint: b.Fingerprint, State: effect.Pending,
-		Owner: b.Owner, Until: round(b.Until), CreatedAt: now, UpdatedAt: now,
-	}}
-	if t.payments {
+	g := &guard{Guard: effect.Guard{ID: b.GuardID, Scope: b.Scope, CreatedAt: now, UpdatedAt: now}}
+	if b.Void {
+		g.State, g.SettledBy = effect.Void, b.Owner
+		t.rows[g.ID] = g
+		return g, nil
+	}
+	g.Fingerprint, g.State, g.Owner, g.Until = b.Fingerprint, effect.Pending, b.Owner, round(b.Until)
+	switch {
+	case t.payments:
 		g.payment = b.Row.(payments.Payment)
+		key := orderOf(g)
+		t.byOrder[key] = append(t.byOrder[key], g)
+	case t.of != nil:
+		g.refund = b.Row.(payments.Refund)
+		if err := t.reserve(g.refund, b.Scope.Caller); err != nil {
+			return nil, err
+		}
 	}
 	t.rows[g.ID] = g
 	t.open.add(g)
-	return g
+	return g, nil
 }
 
 // takes reports whether the guard part of an Adopt changes a guard that is there.
@@ -95,15 +119,15 @@ func (t *table) adoptable(a effect.Adopt) bool {
 	return takes(g, a) || !g.State.Final() && g.Owner == a.Owner
 }
 
-// adopt writes the guard part of an Adopt that is adoptable.
-func (t *table) adopt(a effect.Adopt) {
+// adopt writes the guard part of an Adopt that is adoptable. It fails as record does.
+func (t *table) adopt(a effect.Adopt) error {
 	g := t.rows[a.GuardID]
 	if g == nil {
-		t.record(beginOf(a))
-		return
+		_, err := t.record(beginOf(a))
+		return err
 	}
 	if !takes(g, a) {
-		return
+		return nil
 	}
 	t.change(g, func() {
 		g.Owner, g.Until, g.UpdatedAt = a.Owner, round(a.Until), round(a.Now)
@@ -112,6 +136,7 @@ func (t *table) adopt(a effect.Adopt) {
 			g.State = effect.Unknown
 		}
 	})
+	return nil
 }
 
 // release deletes the guard if it is PENDING and the owner's.
@@ -120,6 +145,12 @@ func (t *table) release(r effect.Release) (gone bool) {
 	if g != nil && g.State == effect.Pending && g.Owner == r.Owner {
 		t.open.remove(g)
 		delete(t.rows, g.ID)
+		delete(t.evidence, g.ID)
+		if t.payments {
+			key := orderOf(g)
+			t.byOrder[key] = slices.DeleteFunc(t.byOrder[key], func(other *guard) bool { return other == g })
+		}
+		t.giveBack(g)
 		return true
 	}
 	return g == nil
@@ -132,8 +163,11 @@ func (t *table) out(g *guard) *effect.Guard {
 	}
 	out := g.Guard
 	out.Result = bytes.Clone(g.Result)
-	if t.payments {
+	switch {
+	case t.payments:
 		out.Row = g.paymentOut()
+	case t.of != nil:
+		out.Row = g.refundOut()
 	}
 	return &out
 }
@@ -155,7 +189,7 @@ func (t *table) checkBegin(b effect.Begin) error {
 	if b.GuardID == "" {
 		return invalid("the guard has no id")
 	}
-	if err := checkOwner(b.Scope, b.Owner); err != nil {
+	if err := checkOwner(b.Scope, b.Owner); err != nil || b.Void {
 		return err
 	}
 	return t.checkRow(b.Row)
@@ -194,7 +228,8 @@ func (g guards) RecordGuard(ctx context.Context, b effect.Begin) (*effect.Guard,
 		return nil, err
 	}
 	defer g.s.mu.Unlock()
-	return g.t.out(g.t.record(b)), nil
+	held, err := g.t.record(b)
+	return g.t.out(held), err
 }
 
 func (g guards) AdoptGuard(ctx context.Context, a effect.Adopt) (*effect.Guard, error) {
@@ -206,7 +241,9 @@ func (g guards) AdoptGuard(ctx context.Context, a effect.Adopt) (*effect.Guard, 
 	}
 	defer g.s.mu.Unlock()
 	if g.t.adoptable(a) {
-		g.t.adopt(a)
+		if err := g.t.adopt(a); err != nil {
+			return nil, err
+		}
 	}
 	return g.t.out(g.t.rows[a.GuardID]), nil
 }
@@ -258,4 +295,12 @@ func (d due) Due(ctx context.Context, q resolve.Due) ([]effect.Guard, error) {
 		}
 	}
 	return slices.Clip(out), nil
+}
+
+func (d due) Evidence(ctx context.Context, id retryproof.ID) ([]effect.Evidence, error) {
+	if err := d.s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer d.s.mu.Unlock()
+	return slices.Clone(d.t.evidence[id]), nil
 }

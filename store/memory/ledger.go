@@ -166,6 +166,7 @@ func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
 	box := l.s.outbox.stats()
 	a.OutboxWaiting, a.OutboxParked = box.Waiting, box.Parked
 	l.s.ledger.audit(&a)
+	l.s.auditRefunds(&a)
 	return a, nil
 }
 
@@ -177,7 +178,12 @@ func (l *ledgerRows) audit(a *payments.Audit) {
 	for _, p := range l.journal {
 		sums[accountKey{p.Account, p.Currency}] += p.Amount
 		entries[refCurrency{p.Ref, p.Currency}] += p.Amount
-		if strings.HasPrefix(p.Account, "merchant:") && strings.HasPrefix(p.Ref, "pay_") {
+		switch {
+		case !strings.HasPrefix(p.Account, "merchant:"):
+		case p.Amount < 0:
+			a.Debits++
+			a.DebitSum -= p.Amount
+		case strings.HasPrefix(p.Ref, "pay_"):
 			a.Credits++
 			a.CreditSum += p.Amount
 		}

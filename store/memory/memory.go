@@ -25,25 +25,28 @@ import (
 	"github.com/retryproof/retryproof/resolve"
 )
 
-// Store holds claims, guards, payments, outbox, inbox, intents, the ledger and
+// Store holds claims, guards, payments, outbox, inbox, intents, versions, locators, the ledger and
 // sightings. Use [New]. All methods are safe for concurrent use.
 type Store struct {
 	mu       sync.Mutex
 	claims   claims
 	generic  *table
 	payments *table
+	refunds  *table
 	outbox   outboxRows
 	inbox    inboxRows
 	intents  intentRows
 	ledger   ledgerRows
 	sagas    sagaRows
+	versions versionRows
+	locators locatorRows
 	// sightings are sorted by (Hop, What).
 	sightings map[retryproof.ID][]payments.Sighting
 }
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{
+	s := &Store{
 		claims:    newClaims(),
 		generic:   newTable(false),
 		payments:  newTable(true),
@@ -54,6 +57,9 @@ func New() *Store {
 		sagas:     newSagaRows(),
 		sightings: map[retryproof.ID][]payments.Sighting{},
 	}
+	s.refunds = newTable(false)
+	s.refunds.of = s.payments
+	return s
 }
 
 // Effects is the store of effects with the generic guard table.
@@ -71,6 +77,9 @@ func (s *Store) Guards() effect.Guards { return guards{s, s.generic} }
 // PaymentGuards is the guard half alone, with the payments table.
 func (s *Store) PaymentGuards() effect.Guards { return guards{s, s.payments} }
 
+// RefundGuards is the guard half alone, with the refunds table.
+func (s *Store) RefundGuards() effect.Guards { return guards{s, s.refunds} }
+
 // Outbox is the store of events that wait to be sent.
 func (s *Store) Outbox() outbox.Store { return outboxStore{s} }
 
@@ -85,12 +94,14 @@ func (s *Store) Payments() payments.Stores {
 	return payments.Stores{
 		Effects: effects{s, s.payments},
 		Due:     due{s, s.payments},
-		Outbox:  s.Outbox(),
-		Inbox:   s.Inbox(),
-		Notify:  s.Notify(),
-		Ledger:  ledgerStore{s},
-		Hops:    hops{s},
-		Janitor: janitor{s},
+		Refunds: effects{s, s.refunds}, DueRefunds: due{s, s.refunds},
+		Outbox:     s.Outbox(),
+		Inbox:      s.Inbox(),
+		Notify:     s.Notify(),
+		Ledger:     ledgerStore{s},
+		RefundList: ledgerStore{s},
+		Hops:       hops{s},
+		Janitor:    janitor{s},
 	}
 }
 

@@ -14,6 +14,7 @@ func suiteStores(*testing.T) storetest.Stores {
 	s := memory.New()
 	stores := storetest.Stores{
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(), PaymentGuards: s.PaymentGuards(),
+		RefundGuards: s.RefundGuards(),
 	}
 	stores.Within = func(_ context.Context, fn func(tx storetest.Tx) error) error {
 		return s.Within(func(tx *memory.Tx) error { return fn(tx) })

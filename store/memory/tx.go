@@ -10,7 +10,9 @@ import (
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/inbox"
 	"github.com/retryproof/retryproof/ledger"
+	"github.com/retryproof/retryproof/locator"
 	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/version"
 )
 
 // Tx is an open transaction; see [Store.Within]. Nothing of it is visible to
@@ -26,6 +28,9 @@ type Tx struct {
 	// noted are the inbox keys of this transaction, settled its guards.
 	noted   map[retryproof.InboxKey]bool
 	settled map[retryproof.ID]bool
+	// marks and items are the versions and locators that it has written.
+	marks map[subject]*version.Mark
+	items map[locator.Name]*locator.Record
 	// entries are all that this transaction will post.
 	entries [][]ledger.Posting
 }
@@ -201,6 +206,11 @@ func (tx *Tx) SettlePayment(ctx context.Context, m effect.Settle) (effect.Settle
 	return tx.settle(ctx, tx.s.payments, m)
 }
 
+// SettleRefund is Settle for the refunds table.
+func (tx *Tx) SettleRefund(ctx context.Context, m effect.Settle) (effect.Settled, error) {
+	return tx.settle(ctx, tx.s.refunds, m)
+}
+
 func (tx *Tx) settle(ctx context.Context, t *table, m effect.Settle) (effect.Settled, error) {
 	if err := t.checkSettle(m); err != nil {
 		return effect.Settled{}, err
@@ -215,13 +225,19 @@ func (tx *Tx) settle(ctx context.Context, t *table, m effect.Settle) (effect.Set
 	tx.settled[m.ID] = true
 	repeat := m.Inbox != nil && !tx.once(*m.Inbox, m.Now)
 	after, moved := tx.predict(t, m, repeat)
+	noted := false
+	if m.Note != nil && after != nil && !repeat {
+		note := *m.Note
+		noted = tx.newName(t, m.ID, note.Name)
+		tx.ops = append(tx.ops, func(*Store) { t.keep(m.ID, note) })
+	}
 	if moved {
 		m = copySettle(m)
 		m.Inbox = nil // noted by once
 		tx.entries = append(tx.entries, entries(m.Postings)...)
 		tx.ops = append(tx.ops, func(s *Store) { s.settleFits(t, m) })
 	}
-	return effect.Settled{Moved: moved, Repeat: repeat, Guard: after}, nil
+	return effect.Settled{Moved: moved, Repeat: repeat, Noted: noted, Guard: after}, nil
 }
 
 // predict reads the guard, notes what was read for the commit to check, and
@@ -243,12 +259,29 @@ func (tx *Tx) predict(t *table, m effect.Settle, repeat bool) (after *effect.Gua
 	return t.out(&shown), moved
 }
 
+// newName reports whether the guard has no evidence of that name yet, and lets the
+// commit check that this still holds.
+func (tx *Tx) newName(t *table, id retryproof.ID, name string) bool {
+	there := func() bool {
+		return slices.ContainsFunc(t.evidence[id], func(e effect.Evidence) bool { return e.Name == name })
+	}
+	tx.s.mu.Lock()
+	read := there()
+	tx.s.mu.Unlock()
+	tx.reads = append(tx.reads, func(*Store) bool { return there() == read })
+	return !read
+}
+
 // copySettle keeps a settlement from changing with its caller's slices.
 func copySettle(m effect.Settle) effect.Settle {
 	m.From, m.Result = slices.Clone(m.From), slices.Clone(m.Result)
 	m.Postings, m.Events = slices.Clone(m.Postings), slices.Clone(m.Events)
 	for i := range m.Events {
 		m.Events[i].Body = slices.Clone(m.Events[i].Body)
+	}
+	if m.Evidence != nil {
+		e := *m.Evidence
+		m.Evidence = &e
 	}
 	if m.Claim != nil {
 		done := *m.Claim

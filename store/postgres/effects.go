@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
@@ -39,31 +40,40 @@ func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error)
 	}
 	look := effect.Look{Scope: b.Scope, GuardID: b.GuardID, Now: b.Now}
 	for range 3 {
-		seen, whole, err := e.begin(ctx, b, args)
-		if err != nil || whole {
+		seen, may, err := e.begin(ctx, b, args)
+		if err != nil && !(b.Void && overtaken(err)) {
+			return effect.Seen{}, err
+		}
+		if record.Decided(b, seen) {
+			return seen, nil
+		}
+		if seen, err = e.Look(ctx, look); err != nil || record.Decided(b, seen) {
 			return seen, err
 		}
-		seen, err = e.Look(ctx, look)
-		if err != nil || seen.Claim != nil && (seen.Guard != nil || !record.Mine(seen.Claim, b.Owner)) {
-			return seen, err
+		if !may && seen.Guard == nil {
+			return effect.Seen{}, record.Exceeds()
 		}
 	}
 	return effect.Seen{}, errMoving
 }
 
-// begin reports in whole whether it saw the records that decided it.
-func (e effects) begin(ctx context.Context, b effect.Begin, args []any) (seen effect.Seen, whole bool, err error) {
+// begin reports in may whether the condition of the row held. The records are those that
+// the statement saw.
+func (e effects) begin(ctx context.Context, b effect.Begin, args []any) (seen effect.Seen, may bool, err error) {
 	var claimed, recorded bool
 	var c record.ClaimScan
 	g := e.t.Scan()
-	dest := append(append([]any{&claimed, &recorded}, c.Dest()...), g.Dest()...)
+	dest := append(append([]any{&claimed, &recorded, &may}, c.Dest()...), g.Dest()...)
 	var answered bool
 	st := statement{e.t.begin, args, firstRow(&answered, dest...)}
-	if err := e.s.begins.do(ctx, string(b.GuardID), st); err != nil {
-		return effect.Seen{}, false, err
+	if b.Void {
+		st.sql = e.t.void
+	}
+	if err := e.s.begins.do(ctx, e.rowOrder(b), st); err != nil {
+		return effect.Seen{}, true, err
 	}
 	if seen.Claim, err = c.Claim(); err != nil {
-		return effect.Seen{}, false, notDone(err)
+		return effect.Seen{}, true, notDone(err)
 	}
 	seen.Guard = g.Guard()
 	if claimed {
@@ -73,8 +83,15 @@ func (e effects) begin(ctx context.Context, b effect.Begin, args []any) (seen ef
 	if recorded {
 		seen.Guard = e.t.Recorded(b)
 	}
-	whole = seen.Claim != nil && (seen.Guard != nil || !record.Mine(seen.Claim, b.Owner))
-	return seen, whole, nil
+	return seen, may, nil
+}
+
+// rowOrder sorts the operations of a group by the row that they may have to wait for.
+func (e effects) rowOrder(b effect.Begin) string {
+	if r := e.t.Reservation(b); r != nil {
+		return string(r.PaymentID)
+	}
+	return string(b.GuardID)
 }
 
 // Look reads both records in one statement.
@@ -134,11 +151,7 @@ func (e effects) adopt(ctx context.Context, q query, a effect.Adopt) error {
 		if !a.Insert {
 			return errRefused
 		}
-		args, err := e.t.InsertArgs(record.BeginOf(a))
-		if err != nil {
-			return err
-		}
-		if err := oneRow(q.exec(ctx, e.t.insert, args...)); err != nil {
+		if err := e.insert(ctx, q, a); err != nil {
 			return err
 		}
 	} else if next, allowed := record.AdoptGuard(*g, a); !allowed {
@@ -154,6 +167,18 @@ func (e effects) adopt(ctx context.Context, q query, a effect.Adopt) error {
 		return nil
 	}
 	return adoptClaim(ctx, q, a)
+}
+
+// insert inserts the guard of an adoption that found none.
+func (e effects) insert(ctx context.Context, q query, a effect.Adopt) error {
+	args, err := e.t.InsertArgs(record.BeginOf(a))
+	if err != nil {
+		return err
+	}
+	if e.t.Kind == record.RefundRows {
+		return e.reserveWithin(ctx, q, a, args)
+	}
+	return oneRow(q.exec(ctx, e.t.insert, args...))
 }
 
 // oneRow refuses a write that changed nothing: a concurrent transaction was faster.
@@ -204,7 +229,11 @@ func (e effects) Complete(ctx context.Context, c effect.Completion) (bool, error
 
 // Release undoes a Begin.
 func (e effects) Release(ctx context.Context, r effect.Release) (bool, error) {
-	if err := e.s.write(ctx, statement{releaseClaimSQL, releaseClaimArgs(r), noRows}, e.releaseStatement(r)); err != nil {
+	both := []statement{{releaseClaimSQL, releaseClaimArgs(r), noRows}, e.releaseStatement(r)}
+	if e.t.Kind == record.RefundRows {
+		slices.Reverse(both) // the payment's row is locked first
+	}
+	if err := e.s.write(ctx, both...); err != nil {
 		return false, err
 	}
 	return e.gone(ctx, r)
@@ -237,13 +266,21 @@ func (e effects) RecordGuard(ctx context.Context, b effect.Begin) (*effect.Guard
 	if err != nil {
 		return nil, err
 	}
-	look := effect.Look{GuardID: b.GuardID}
+	may := true
 	for range 3 {
-		g, err := e.LookGuard(ctx, look)
+		g, err := e.LookGuard(ctx, effect.Look{GuardID: b.GuardID})
 		if err != nil || g != nil {
 			return g, err
 		}
-		recorded, err := e.s.changes(ctx, e.t.insert, args...)
+		if !may {
+			return nil, record.Exceeds()
+		}
+		var recorded bool
+		if e.t.Reservation(b) != nil {
+			err = e.s.write(ctx, statement{e.t.reserve, args, eachRow(func(row scanner) error { return row.Scan(&may, &recorded) })})
+		} else {
+			recorded, err = e.s.changes(ctx, e.t.insert, args...)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -12,22 +12,28 @@ import (
 // guardTable is a table of guards with its statements.
 type guardTable struct {
 	record.Table
-	begin, look, read, insert, adopt, release, due, move string
-	settle                                               entrySQL
+	begin, void, look, read, insert, reserve, adopt, release, due, move string
+	// settle keeps no evidence, settleNoting does.
+	settle, settleNoting entrySQL
 }
 
 var guardTables = map[string]*guardTable{
 	record.Guards.Name:   newGuardTable(record.Guards),
 	record.Payments.Name: newGuardTable(record.Payments),
+	record.Refunds.Name:  newGuardTable(record.Refunds),
 }
 
 func table(t record.Table) *guardTable { return guardTables[t.Name] }
 
 func newGuardTable(t record.Table) *guardTable {
 	columns := strings.Join(t.Columns(), ", ")
+	reserve := ""
+	if t.Kind == record.RefundRows {
+		reserve = reserveSQL(t)
+	}
 	return &guardTable{
 		Table: t,
-		begin: beginSQL(t),
+		begin: beginSQL(t), void: voidSQL(t), reserve: reserve,
 		look: fmt.Sprintf("SELECT %s, %s FROM (SELECT) one LEFT JOIN claims c ON c.scope_id = $1 LEFT JOIN %s g ON g.%s = $2",
 			record.Prefixed("c", record.ClaimColumns), record.Prefixed("g", t.Columns()), t.Name, t.ID),
 		read: fmt.Sprintf("SELECT %s FROM %s WHERE %s = $1", columns, t.Name, t.ID),
@@ -35,12 +41,13 @@ func newGuardTable(t record.Table) *guardTable {
 			t.Name, columns, marks(1, t.Columns())),
 		adopt: fmt.Sprintf("UPDATE %s SET state = $1, owner = $2, lease_until = $3, tries = $4, updated_at = $5 WHERE %s = $6",
 			t.Name, t.ID),
-		release: fmt.Sprintf("DELETE FROM %s WHERE %s = $1 AND state = 'PENDING' AND owner = $2", t.Name, t.ID),
+		release: releaseSQL(t),
 		due: fmt.Sprintf(`SELECT %s FROM %s WHERE state IN ('PENDING', 'UNKNOWN') AND coalesce(lease_until + $2 < $1, true)
 			AND ((state = 'UNKNOWN' AND coalesce(next_at <= $1, true)) OR (state = 'PENDING' AND NOT $3))
 			ORDER BY updated_at, %s LIMIT $4`, columns, t.Name, t.ID),
-		settle: newEntrySQL(func(skip string) string { return settleSQL(t, skip) }),
-		move:   moveSQL(t, 1, "") + " RETURNING " + columns,
+		settle:       newEntrySQL(func(skip string) string { return settleSQL(t, skip, false) }),
+		settleNoting: newEntrySQL(func(skip string) string { return settleSQL(t, skip, true) }),
+		move:         moveSQL(t, 1, "") + " RETURNING " + columns,
 	}
 }
 
@@ -49,7 +56,7 @@ func cast(column string) string {
 	switch {
 	case slices.Contains([]string{"answer", "result", "body"}, column):
 		return "bytea"
-	case slices.Contains([]string{"lease_until", "expires_at", "next_at", "created_at", "updated_at", "tries", "amount"}, column):
+	case slices.Contains([]string{"lease_until", "expires_at", "next_at", "created_at", "updated_at", "tries", "amount", "refunded"}, column):
 		return "bigint"
 	}
 	return "text"
@@ -74,28 +81,34 @@ func excluded(columns []string) string {
 
 // beginSQL claims and records in one statement. A repeat finds the live claim first,
 // and then nothing is written or locked. Parameters: the claim's columns, the time,
-// the guard's columns.
+// the guard's columns. A refund's amount is reserved in it; see allowedSQL.
 func beginSQL(t record.Table) string {
 	claim, columns := record.ClaimColumns, t.Columns()
 	now, guard := len(claim)+1, len(claim)+2
-	owner := slices.Index(claim, "owner") + 1
+	mine := fmt.Sprintf("EXISTS (SELECT FROM live WHERE state = 'IN_PROGRESS' AND owner = $%d::text)", slices.Index(claim, "owner")+1)
+	allowed, mayClaim, may, reserved, mayRun := "", "", "", "", "true"
+	if t.Kind == record.RefundRows {
+		allowed = ", " + allowedSQL(t, guard, " AND (NOT EXISTS (SELECT FROM live) OR "+mine+")")
+		mayClaim, may = " AND ("+mayRecord+")", " AND EXISTS (SELECT FROM allowed)"
+		reserved, mayRun = ", "+reservedSQL(t, guard), mayRecord
+	}
 	return fmt.Sprintf(`WITH live AS (
 	SELECT * FROM claims WHERE scope_id = $1::text AND (expires_at IS NULL OR expires_at >= $%[1]d::bigint)
-), claimed AS (
-	INSERT INTO claims (%[2]s) SELECT %[3]s WHERE NOT EXISTS (SELECT FROM live)
+)%[13]s, claimed AS (
+	INSERT INTO claims (%[2]s) SELECT %[3]s WHERE NOT EXISTS (SELECT FROM live)%[14]s
 	ON CONFLICT (scope_id) DO UPDATE SET %[4]s WHERE claims.expires_at < $%[1]d::bigint
 	RETURNING scope_id
 ), recorded AS (
 	INSERT INTO %[5]s (%[6]s) SELECT %[7]s
-	WHERE EXISTS (SELECT FROM claimed) OR EXISTS (SELECT FROM live WHERE state = 'IN_PROGRESS' AND owner = $%[8]d::text)
+	WHERE (EXISTS (SELECT FROM claimed) OR %[8]s)%[15]s
 	ON CONFLICT DO NOTHING
 	RETURNING %[9]s
-)
-SELECT EXISTS (SELECT FROM claimed), EXISTS (SELECT FROM recorded), %[10]s, %[11]s
+)%[16]s
+SELECT EXISTS (SELECT FROM claimed), EXISTS (SELECT FROM recorded), %[17]s, %[10]s, %[11]s
 FROM (SELECT) one LEFT JOIN live ON true LEFT JOIN %[5]s g ON g.%[9]s = $%[12]d::text`,
 		now, strings.Join(claim, ", "), marks(1, claim), excluded(claim[1:]),
-		t.Name, strings.Join(columns, ", "), marks(guard, columns), owner, t.ID,
-		record.Prefixed("live", claim), record.Prefixed("g", columns), guard)
+		t.Name, strings.Join(columns, ", "), marks(guard, columns), mine, t.ID,
+		record.Prefixed("live", claim), record.Prefixed("g", columns), guard, allowed, mayClaim, may, reserved, mayRun)
 }
 
 func (t *guardTable) beginArgs(b effect.Begin) ([]any, error) {
@@ -136,15 +149,28 @@ func (t *guardTable) moveArgs(s effect.Settle) ([]any, error) {
 }
 
 // settleSQL settles in one statement: everything hangs on "moved", and that on "seen",
-// the inbox. Parameters: the move's, then those of settleArgs.
-func settleSQL(t record.Table, skip string) string {
+// the inbox. Parameters: the move's, then those of settleArgs, and of evidenceArgs when
+// it is noting.
+func settleSQL(t record.Table, skip string, noting bool) string {
 	first := 7 + len(t.BusinessColumns()) + 1
 	n := func(i int) string { return fmt.Sprintf("$%d", first+i) }
-	move := moveSQL(t, 1, fmt.Sprintf(" AND (NOT %s::bool OR EXISTS (SELECT FROM seen))", n(0)))
+	condition := fmt.Sprintf(" AND (NOT %s::bool OR EXISTS (SELECT FROM seen))", n(0))
+	before, after, noted := "", "", "false"
+	if t.Kind == record.RefundRows {
+		before = paidSQL("$3::text IN ('FAILED', 'VOID')") + ", "
+		after = ", returned AS (\n\t" + returnedSQL("moved") + " AND $3::text IN ('FAILED', 'VOID')\n)"
+		condition += afterPaid
+	}
+	if noting {
+		held, kept := keptSQL(t, first+18, condition)
+		before, after = before+held, after+kept
+		condition += " AND EXISTS (SELECT FROM held)"
+		noted = fmt.Sprintf("EXISTS (SELECT FROM kept WHERE name = %s::text)", n(24))
+	}
 	return fmt.Sprintf(`WITH seen AS (
 	INSERT INTO inbox (event_id, source, consumer, noted_at) SELECT %[1]s::text, %[2]s::text, %[3]s::text, $6::bigint WHERE %[4]s::bool
 	ON CONFLICT DO NOTHING RETURNING 1
-), moved AS (
+), %[20]smoved AS (
 	%[5]s
 	RETURNING %[6]s
 ), %[7]s, balanced AS (
@@ -160,11 +186,11 @@ func settleSQL(t record.Table, skip string) string {
 	UPDATE claims SET state = 'COMPLETE', answer = %[14]s::bytea, expires_at = %[15]s::bigint
 	WHERE scope_id = %[16]s::text AND owner = %[17]s::text AND %[18]s AND EXISTS (SELECT FROM moved)
 	RETURNING 1
-)
-SELECT EXISTS (SELECT FROM seen), EXISTS (SELECT FROM completed), %[19]s
+)%[21]s
+SELECT EXISTS (SELECT FROM seen), EXISTS (SELECT FROM completed), %[22]s, %[19]s
 FROM (SELECT) one LEFT JOIN moved ON true`,
-		n(1), n(2), n(3), n(0), move, strings.Join(t.Columns(), ", "), postedSQL(first+4, "$6", "EXISTS (SELECT FROM moved)", skip), balanceSQL,
-		n(9), n(10), n(11), n(12), n(13), n(14), n(15), n(16), n(17), completable, record.Prefixed("moved", t.Columns()))
+		n(1), n(2), n(3), n(0), moveSQL(t, 1, condition), strings.Join(t.Columns(), ", "), postedSQL(first+4, "$6", "EXISTS (SELECT FROM moved)", skip), balanceSQL,
+		n(9), n(10), n(11), n(12), n(13), n(14), n(15), n(16), n(17), completable, record.Prefixed("moved", t.Columns()), before, after, noted)
 }
 
 // balanceSQL adds what was posted to the balances that are kept, in one order, so that

@@ -70,28 +70,40 @@ const auditSQL = `SELECT
 	(SELECT count(*) FROM notifications WHERE state = 'PENDING'),
 	(SELECT count(*) FROM notifications WHERE state = 'SENT'),
 	(SELECT count(*) FROM claims WHERE state = 'IN_PROGRESS'),
-	s.state, coalesce(p.n, 0)
+	(SELECT coalesce(sum(amount), 0) FROM refunds WHERE state = 'SUCCEEDED')::bigint,
+	(SELECT count(*) FROM payments p LEFT JOIN
+		(SELECT payment_id, sum(amount) AS kept FROM refunds WHERE state NOT IN ('FAILED', 'VOID') GROUP BY payment_id) r USING (payment_id)
+		WHERE p.refunded <> coalesce(r.kept, 0) OR p.refunded > p.amount),
+	s.state, coalesce(p.n, 0), coalesce(r.n, 0)
 FROM unnest(ARRAY['PENDING', 'UNKNOWN', 'SUCCEEDED', 'FAILED', 'VOID']) AS s (state)
 LEFT JOIN (SELECT state, count(*) AS n FROM payments GROUP BY state) p ON p.state = s.state COLLATE "C"
+LEFT JOIN (SELECT state, count(*) AS n FROM refunds GROUP BY state) r ON r.state = s.state COLLATE "C"
 ORDER BY s.state`
 
 // Audit adds everything up, in one snapshot.
 func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
-	a := payments.Audit{ByState: map[effect.State]int64{}}
+	a := payments.Audit{ByState: map[effect.State]int64{}, RefundsByState: map[effect.State]int64{}}
 	err := l.s.read(ctx, statement{auditSQL, nil, eachRow(func(row scanner) error {
 		var state effect.State
-		var n int64
+		var n, refunds int64
 		if err := row.Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Unbalanced, &a.WrongBalance, &a.OutboxWaiting,
-			&a.OutboxParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &state, &n); err != nil {
+			&a.OutboxParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded,
+			&state, &n, &refunds); err != nil {
 			return err
 		}
-		delete(a.ByState, state)
-		if n > 0 {
-			a.ByState[state] = n
-		}
+		setCount(a.ByState, state, n)
+		setCount(a.RefundsByState, state, refunds)
 		return nil
 	})})
 	return orNothing(a, err)
+}
+
+// setCount leaves states out that nothing is in.
+func setCount(counts map[effect.State]int64, state effect.State, n int64) {
+	delete(counts, state)
+	if n > 0 {
+		counts[state] = n
+	}
 }
 
 type hopStore struct{ s *Store }

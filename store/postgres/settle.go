@@ -24,17 +24,21 @@ func (e effects) Settle(ctx context.Context, set effect.Settle) (effect.Settled,
 	if err != nil {
 		return effect.Settled{}, err
 	}
-	var first, completed bool
+	sql := e.t.settle
+	if set.Evidence != nil || set.Note != nil {
+		sql, args = e.t.settleNoting, append(args, evidenceArgs(set)...)
+	}
+	var first, completed, noted bool
 	g := e.t.Scan()
-	dest := append([]any{&first, &completed}, g.Dest()...)
+	dest := append([]any{&first, &completed, &noted}, g.Dest()...)
 	var answered bool
-	err = posting(e.t.settle, func(sql string) error {
+	err = posting(sql, func(sql string) error {
 		return e.s.settles.do(ctx, lockOrder(set), statement{sql, args, firstRow(&answered, dest...)})
 	})
 	if err != nil {
 		return effect.Settled{}, err
 	}
-	out := effect.Settled{Repeat: set.Inbox != nil && !first, Completed: completed, Guard: g.Guard()}
+	out := effect.Settled{Repeat: set.Inbox != nil && !first, Completed: completed, Noted: noted, Guard: g.Guard()}
 	out.Moved = out.Guard != nil
 	switch {
 	case !out.Moved:
@@ -125,6 +129,9 @@ func (e effects) settleWithin(ctx context.Context, q query, set effect.Settle) (
 		out.Repeat = !first
 	}
 	if !out.Repeat {
+		if err := e.lockPaid(ctx, q, set); err != nil {
+			return out, err
+		}
 		g := e.t.Scan()
 		err := q.row(ctx, e.t.move, args...).Scan(g.Dest()...)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -133,7 +140,21 @@ func (e effects) settleWithin(ctx context.Context, q query, set effect.Settle) (
 		out.Guard, out.Moved = g.Guard(), err == nil
 	}
 	if !out.Moved {
-		out.Guard, err = e.readGuard(ctx, q, string(set.ID), "")
+		lock := ""
+		if set.Note != nil {
+			lock = forUpdate // a guard that is released at the same time keeps no note
+		}
+		if out.Guard, err = e.readGuard(ctx, q, string(set.ID), lock); err != nil || out.Guard == nil || out.Repeat {
+			return out, err
+		}
+	}
+	if out.Noted, err = e.keep(ctx, q, set.ID, set.Note); err != nil || !out.Moved {
+		return out, err
+	}
+	if _, err = e.keep(ctx, q, set.ID, set.Evidence); err != nil {
+		return out, err
+	}
+	if err := e.giveBack(ctx, q, out.Guard); err != nil {
 		return out, err
 	}
 	if err := writeEffects(ctx, q, set.Postings, nil, set.Events, set.Now); err != nil {

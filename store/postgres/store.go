@@ -1,5 +1,5 @@
 // Package postgres keeps everything in PostgreSQL (pgx): claims, guards, payments,
-// ledger, outbox, inbox, notifications.
+// refunds, ledger, outbox, inbox, notifications.
 //
 // Promises: each method is one transaction; a repeat's Begin is one round trip that
 // writes nothing, a first request's Begin one commit, and so is Settle; callers that
@@ -188,21 +188,27 @@ func (s *Store) Guards() effect.Guards { return effects{s, table(record.Guards)}
 // PaymentGuards is the guard half of Payments().Effects.
 func (s *Store) PaymentGuards() effect.Guards { return effects{s, table(record.Payments)} }
 
+// RefundGuards is the guard half of Payments().Refunds.
+func (s *Store) RefundGuards() effect.Guards { return effects{s, table(record.Refunds)} }
+
 // Due lists the generic guards that have to be asked about.
 func (s *Store) Due() resolve.Store { return effects{s, table(record.Guards)} }
 
 // Payments are the databases behind the payments system, all of them this one.
 func (s *Store) Payments() payments.Stores {
-	guards := effects{s, table(record.Payments)}
+	guards, refunds := effects{s, table(record.Payments)}, effects{s, table(record.Refunds)}
 	return payments.Stores{
-		Effects: guards,
-		Due:     guards,
-		Outbox:  outboxStore{s},
-		Inbox:   inboxStore{s},
-		Notify:  notifyStore{s},
-		Ledger:  ledgerStore{s},
-		Hops:    hopStore{s},
-		Janitor: janitor{s},
+		Effects:    guards,
+		Due:        guards,
+		Refunds:    refunds,
+		DueRefunds: refunds,
+		Outbox:     outboxStore{s},
+		Inbox:      inboxStore{s},
+		Notify:     notifyStore{s},
+		Ledger:     ledgerStore{s},
+		Hops:       hopStore{s},
+		RefundList: ledgerStore{s},
+		Janitor:    janitor{s},
 	}
 }
 

@@ -43,9 +43,9 @@ func stores(t *testing.T, config postgres.Config) storetest.Stores {
 	s := open(t, config)
 	return storetest.Stores{
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(),
-		PaymentGuards: s.PaymentGuards(),
-		Within:        func(ctx context.Context, fn func(storetest.Tx) error) error { return within(ctx, s, config, fn) },
-		Second:        func(t *testing.T) storetest.Stores { return stores(t, config) },
+		PaymentGuards: s.PaymentGuards(), RefundGuards: s.RefundGuards(),
+		Within: func(ctx context.Context, fn func(storetest.Tx) error) error { return within(ctx, s, config, fn) },
+		Second: func(t *testing.T) storetest.Stores { return stores(t, config) },
 		Reopen: func(t *testing.T) storetest.Stores {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)

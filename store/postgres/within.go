@@ -96,6 +96,11 @@ func (t Tx) SettlePayment(ctx context.Context, s effect.Settle) (effect.Settled,
 	return t.settle(ctx, record.Payments, s)
 }
 
+// SettleRefund is effect.Store's Settle on the refunds table.
+func (t Tx) SettleRefund(ctx context.Context, s effect.Settle) (effect.Settled, error) {
+	return t.settle(ctx, record.Refunds, s)
+}
+
 func (t Tx) settle(ctx context.Context, guards record.Table, s effect.Settle) (effect.Settled, error) {
 	if err := t.valid(); err != nil {
 		return effect.Settled{}, err

@@ -16,12 +16,13 @@ import (
 // guardTable is a table of guards with its statements.
 type guardTable struct {
 	record.Table
-	look, read, insert, update, release, due string
+	look, list, read, insert, update, release, due string
 }
 
 var guardTables = map[string]*guardTable{
 	record.Guards.Name:   newGuardTable(record.Guards),
 	record.Payments.Name: newGuardTable(record.Payments),
+	record.Refunds.Name:  newGuardTable(record.Refunds),
 }
 
 func table(t record.Table) *guardTable { return guardTables[t.Name] }
@@ -36,6 +37,7 @@ func newGuardTable(t record.Table) *guardTable {
 		Table: t,
 		look: fmt.Sprintf("SELECT %s, %s FROM (SELECT 1) LEFT JOIN claims c ON c.scope_id = ? LEFT JOIN %s g ON g.%s = ?",
 			record.Prefixed("c", record.ClaimColumns), record.Prefixed("g", columns), t.Name, t.ID),
+		list: fmt.Sprintf("SELECT %s FROM %s", strings.Join(columns, ", "), t.Name),
 		read: fmt.Sprintf("SELECT %s FROM %s WHERE %s = ?", strings.Join(columns, ", "), t.Name, t.ID),
 		insert: fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) ON CONFLICT DO NOTHING",
 			t.Name, strings.Join(columns, ", "), marks(len(columns))),
@@ -69,16 +71,23 @@ func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error)
 	if err := record.CheckBegin(b); err != nil {
 		return effect.Seen{}, err
 	}
-	look := effect.Look{Scope: b.Scope, GuardID: b.GuardID, Now: b.Now}
-	seen, err := e.Look(ctx, look)
-	if err != nil || seen.Claim != nil && (seen.Guard != nil || !record.Mine(seen.Claim, b.Owner)) {
-		return seen, err
-	}
 	row, err := e.t.InsertArgs(b)
 	if err != nil {
 		return effect.Seen{}, err
 	}
-	err = e.s.write(ctx, func(ctx context.Context, q query) error {
+	if b.Void {
+		return e.void(ctx, b, row)
+	}
+	look := effect.Look{Scope: b.Scope, GuardID: b.GuardID, Now: b.Now}
+	seen, err := e.Look(ctx, look)
+	if err != nil || record.Decided(b, seen) {
+		return seen, err
+	}
+	err = e.s.reserving(ctx, func(ctx context.Context, q query) error {
+		if e.t.Kind == record.RefundRows {
+			seen, err = e.beginRefund(ctx, q, b, row)
+			return err
+		}
 		seen, err = e.begin(ctx, q, b, row)
 		return err
 	})
@@ -155,7 +164,7 @@ func (e effects) Adopt(ctx context.Context, a effect.Adopt) (effect.Seen, error)
 		return effect.Seen{}, err
 	}
 	var seen effect.Seen
-	err := e.s.write(ctx, func(ctx context.Context, q query) error {
+	err := e.s.reserving(ctx, func(ctx context.Context, q query) error {
 		var err error
 		look := effect.Look{Scope: a.Scope, GuardID: a.GuardID, Now: a.Now}
 		if seen, err = e.look(ctx, q, look); err != nil {
@@ -172,7 +181,10 @@ func (e effects) Adopt(ctx context.Context, a effect.Adopt) (effect.Seen, error)
 		if !ok {
 			return nil
 		}
-		if err := errors.Join(writeGuard(ctx, q), writeClaim(ctx, q)); err != nil {
+		if err := writeGuard(ctx, q); err != nil { // first: it may refuse
+			return err
+		}
+		if err := writeClaim(ctx, q); err != nil {
 			return err
 		}
 		seen, err = e.look(ctx, q, look)
@@ -190,8 +202,10 @@ func (e effects) adoptGuard(g *effect.Guard, a effect.Adopt) (change, bool, erro
 	if g == nil {
 		row, err := e.t.InsertArgs(record.BeginOf(a))
 		return func(ctx context.Context, q query) error {
-			_, err := q.exec(ctx, e.t.insert, row...)
-			return err
+			if err := e.reserve(ctx, q, record.BeginOf(a)); err != nil {
+				return err
+			}
+			return e.inserted(q.exec(ctx, e.t.insert, row...))
 		}, a.Insert && err == nil, err
 	}
 	next, allowed := record.AdoptGuard(*g, a)
@@ -234,30 +248,21 @@ func (e effects) Release(ctx context.Context, r effect.Release) (bool, error) {
 }
 
 func (e effects) releaseGuard(ctx context.Context, q query, r effect.Release) (bool, error) {
-	if _, err := q.exec(ctx, e.t.release, string(r.GuardID), r.Owner); err != nil {
+	g, err := e.readGuard(ctx, q, string(r.GuardID))
+	if err != nil || g == nil {
+		return err == nil, err
+	}
+	n, err := q.exec(ctx, e.t.release, string(r.GuardID), r.Owner)
+	if err != nil || n == 0 {
 		return false, err
 	}
-	g, err := e.readGuard(ctx, q, string(r.GuardID))
-	return g == nil, err
+	return true, errors.Join(e.giveBack(ctx, q, g), e.forgetEvidence(ctx, q, r.GuardID))
 }
 
 // Due lists guards for a resolver.
 func (e effects) Due(ctx context.Context, d resolve.Due) ([]effect.Guard, error) {
 	var out []effect.Guard
-	err := e.s.read(ctx, func(ctx context.Context, q query) error {
-		rows, err := q.rows(ctx, e.t.due, record.Micros(d.Now), d.Margin.Microseconds(), d.UnknownOnly, d.Limit)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = rows.Close() }()
-		for rows.Next() {
-			g := e.t.Scan()
-			if err := rows.Scan(g.Dest()...); err != nil {
-				return err
-			}
-			out = append(out, *g.Guard())
-		}
-		return rows.Err()
-	})
+	args := []any{record.Micros(d.Now), d.Margin.Microseconds(), d.UnknownOnly, d.Limit}
+	err := listGuards(ctx, e.s, e.t, e.t.due, args, func(g *effect.Guard) { out = append(out, *g) })
 	return slices.Clip(out), err
 }

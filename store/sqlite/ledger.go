@@ -69,28 +69,39 @@ const auditSQL = `SELECT
 	(SELECT count(*) FROM outbox WHERE parked_at IS NOT NULL),
 	(SELECT count(*) FROM notifications WHERE state = 'PENDING'),
 	(SELECT count(*) FROM notifications WHERE state = 'SENT'),
-	(SELECT count(*) FROM claims WHERE state = 'IN_PROGRESS')`
+	(SELECT count(*) FROM claims WHERE state = 'IN_PROGRESS'),
+	(SELECT coalesce(sum(amount), 0) FROM refunds WHERE state = 'SUCCEEDED'),
+	(SELECT count(*) FROM payments p LEFT JOIN
+		(SELECT payment_id, sum(amount) AS kept FROM refunds WHERE state NOT IN ('FAILED', 'VOID') GROUP BY payment_id) r
+		ON r.payment_id = p.payment_id
+		WHERE p.refunded <> coalesce(r.kept, 0) OR p.refunded > p.amount)`
 
 // Audit adds everything up.
 func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
-	a := payments.Audit{ByState: map[effect.State]int64{}}
+	a := payments.Audit{ByState: map[effect.State]int64{}, RefundsByState: map[effect.State]int64{}}
 	err := l.s.read(ctx, func(ctx context.Context, q query) error {
 		if err := q.row(ctx, auditSQL).Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Unbalanced, &a.WrongBalance,
-			&a.OutboxWaiting, &a.OutboxParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress); err != nil {
+			&a.OutboxWaiting, &a.OutboxParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded); err != nil {
 			return err
 		}
-		rows, err := q.rows(ctx, "SELECT state, count(*) FROM payments GROUP BY state ORDER BY state")
+		rows, err := q.rows(ctx, `SELECT FALSE, state, count(*) FROM payments GROUP BY state
+			UNION ALL SELECT TRUE, state, count(*) FROM refunds GROUP BY state ORDER BY 1, 2`)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
+			var refunds bool
 			var state effect.State
 			var n int64
-			if err := rows.Scan(&state, &n); err != nil {
+			if err := rows.Scan(&refunds, &state, &n); err != nil {
 				return err
 			}
-			a.ByState[state] = n
+			counts := a.ByState
+			if refunds {
+				counts = a.RefundsByState
+			}
+			counts[state] = n
 		}
 		return rows.Err()
 	})

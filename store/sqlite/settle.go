@@ -40,14 +40,25 @@ func (e effects) settle(ctx context.Context, q query, set effect.Settle) (out ef
 	if out.Guard, err = e.readGuard(ctx, q, string(set.ID)); err != nil || out.Guard == nil {
 		return out, err
 	}
-	if out.Repeat || !record.MaySettle(*out.Guard, set) {
+	if out.Repeat {
 		return out, nil
+	}
+	if out.Noted, err = e.keep(ctx, q, set.ID, set.Note); err != nil || !record.MaySettle(*out.Guard, set) {
+		return out, err
 	}
 	g := e.t.Settled(*out.Guard, set)
 	if _, err := q.exec(ctx, e.t.update, e.updateArgs(*g, business)...); err != nil {
 		return out, err
 	}
 	out.Moved = true
+	if e.t.GivesBack(set.To) {
+		if err := e.giveBack(ctx, q, g); err != nil {
+			return out, err
+		}
+	}
+	if _, err := e.keep(ctx, q, set.ID, set.Evidence); err != nil {
+		return out, err
+	}
 	if err := writeEffects(ctx, q, set.Postings, nil, set.Events, set.Now); err != nil {
 		return out, err
 	}
@@ -145,8 +156,15 @@ func (e effects) RecordGuard(ctx context.Context, b effect.Begin) (*effect.Guard
 	if err != nil || g != nil {
 		return g, err
 	}
-	err = e.s.write(ctx, func(ctx context.Context, q query) error {
-		g, err = e.record(ctx, q, b, row)
+	err = e.s.reserving(ctx, func(ctx context.Context, q query) error {
+		if e.t.Reservation(b) == nil {
+			g, err = e.record(ctx, q, b, row)
+			return err
+		}
+		if g, err = e.readGuard(ctx, q, string(b.GuardID)); err != nil {
+			return err
+		}
+		g, err = e.recordRefund(ctx, q, b, row, g)
 		return err
 	})
 	return orNothing(g, err)

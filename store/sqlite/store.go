@@ -1,5 +1,5 @@
 // Package sqlite keeps everything in one SQLite file (modernc.org/sqlite, pure Go):
-// claims, guards, payments, ledger, outbox, inbox, notifications.
+// claims, guards, payments, refunds, ledger, outbox, inbox, notifications.
 //
 // Promises: a write that returned nil is on the disk (write-ahead log, synchronous
 // FULL); each method is one transaction, and callers that wait at the same time share
@@ -131,20 +131,26 @@ func (s *Store) Guards() effect.Guards { return effects{s, table(record.Guards)}
 // PaymentGuards is the guard half of Payments().Effects.
 func (s *Store) PaymentGuards() effect.Guards { return effects{s, table(record.Payments)} }
 
+// RefundGuards is the guard half of Payments().Refunds.
+func (s *Store) RefundGuards() effect.Guards { return effects{s, table(record.Refunds)} }
+
 // Due lists the generic guards that have to be asked about.
 func (s *Store) Due() resolve.Store { return effects{s, table(record.Guards)} }
 
 // Payments are the databases behind the payments system, all of them this one.
 func (s *Store) Payments() payments.Stores {
-	guards := effects{s, table(record.Payments)}
+	guards, refunds := effects{s, table(record.Payments)}, effects{s, table(record.Refunds)}
 	return payments.Stores{
-		Effects: guards,
-		Due:     guards,
-		Outbox:  outboxStore{s},
-		Inbox:   inboxStore{s},
-		Notify:  notifyStore{s},
-		Ledger:  ledgerStore{s},
-		Hops:    hopStore{s},
-		Janitor: janitor{s},
+		Effects:    guards,
+		Due:        guards,
+		Refunds:    refunds,
+		DueRefunds: refunds,
+		Outbox:     outboxStore{s},
+		Inbox:      inboxStore{s},
+		Notify:     notifyStore{s},
+		Ledger:     ledgerStore{s},
+		Hops:       hopStore{s},
+		RefundList: ledgerStore{s},
+		Janitor:    janitor{s},
 	}
 }

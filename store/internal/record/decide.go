@@ -23,6 +23,9 @@ func Live(c *effect.Claim, l effect.Look) *effect.Claim {
 
 // NewClaim is the claim that b asks for.
 func NewClaim(b effect.Begin) effect.Claim {
+	if b.Void {
+		return effect.Claim{Scope: b.Scope, GuardID: b.GuardID, State: effect.ClaimVoid, Owner: b.Owner, ExpiresAt: micro(b.Until)}
+	}
 	return effect.Claim{Scope: b.Scope, GuardID: b.GuardID, Fingerprint: b.Fingerprint, State: effect.InProgress,
 		Owner: b.Owner, Until: micro(b.Until)}
 }
@@ -30,6 +33,15 @@ func NewClaim(b effect.Begin) effect.Claim {
 // Mine reports whether the claim is the owner's and in progress.
 func Mine(c *effect.Claim, owner string) bool {
 	return c != nil && c.State == effect.InProgress && c.Owner == owner
+}
+
+// Decided reports whether seen are the records that decide b, rather than what is left
+// of a moment between two transactions.
+func Decided(b effect.Begin, seen effect.Seen) bool {
+	if b.Void {
+		return seen.Guard != nil && (seen.Guard.State != effect.Void || seen.Claim != nil)
+	}
+	return seen.Claim != nil && (seen.Guard != nil || !Mine(seen.Claim, b.Owner))
 }
 
 // BeginOf is the Begin that an adoption may stand for.
@@ -141,6 +153,14 @@ func CheckSettle(s effect.Settle) error {
 		return Invalid("a fenced settlement needs its owner's token")
 	case len(s.Result) > effect.MaxResultBytes:
 		return Invalid("the result is longer than 8 KiB")
+	}
+	for _, e := range []*effect.Evidence{s.Evidence, s.Note} {
+		if e == nil {
+			continue
+		}
+		if err := e.Check(); err != nil {
+			return err
+		}
 	}
 	if s.Inbox != nil {
 		if err := CheckInbox(*s.Inbox); err != nil {

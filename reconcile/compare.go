@@ -1,0 +1,151 @@
+package reconcile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/retryproof/retryproof/effect"
+)
+
+// Entry is one effect as one side holds it.
+type Entry struct {
+	// Reference is our own name of it, the same on both sides; empty on their side for
+	// what was not made by us.
+	Reference string `json:"reference"`
+	// Ref is their name of it, such as "ch_1"; empty on our side until it is known.
+	Ref string `json:"ref"`
+	// Amount is in minor units of Currency.
+	Amount   int64  `json:"amount"`
+	Currency string `json:"currency"`
+	// State is Succeeded, Failed, Void, or not final.
+	State effect.State `json:"state"`
+	// At is when that side made it: our record, their effect.
+	At time.Time `json:"at"`
+}
+
+// Kind is a kind of difference.
+type Kind string
+
+// The kinds of differences.
+const (
+	// MissingHere: it succeeded there and we have no record of it.
+	MissingHere Kind = "missing-here"
+	// MissingThere: it is SUCCEEDED here and they do not hold it.
+	MissingThere Kind = "missing-there"
+	// OtherAmount: both have it, with another amount or currency.
+	OtherAmount Kind = "other-amount"
+	// OtherOutcome: it succeeded there and is FAILED or VOID here, or the reverse.
+	OtherOutcome Kind = "other-outcome"
+	// Several: it succeeded more than once there.
+	Several Kind = "several"
+	// SettledLate: they made it long after our record: a late original, or a repeat.
+	SettledLate Kind = "settled-late"
+	// Closable: we do not know, and they do. Report.Settled counts those that were
+	// closed by it.
+	Closable Kind = "closable"
+	// Unproved: we do not know, and they do not hold it or have not decided. It stays
+	// UNKNOWN.
+	Unproved Kind = "unproved"
+)
+
+// Difference is one thing in which the sides do not agree.
+type Difference struct {
+	Kind Kind `json:"kind"`
+	// Here and There are what each side holds; nil when it holds nothing.
+	Here  *Entry `json:"here,omitempty"`
+	There *Entry `json:"there,omitempty"`
+	// What says it in words.
+	What string `json:"what"`
+	// Settled says that our unknown was closed by There.
+	Settled bool `json:"settled,omitempty"`
+}
+
+// Compare finds the differences between our entries and theirs, matched by
+// Reference, ordered by (reference, kind). late is how long after our record theirs
+// may be made. It is pure.
+func Compare(here, there []Entry, late time.Duration) []Difference {
+	ours := map[string]*Entry{}
+	for i := range here {
+		ours[here[i].Reference] = &here[i]
+	}
+	theirs := map[string][]*Entry{}
+	var out []Difference
+	for i := range there {
+		t := &there[i]
+		if t.Reference == "" || ours[t.Reference] == nil {
+			if t.State == effect.Succeeded {
+				out = append(out, Difference{Kind: MissingHere, There: t, What: fmt.Sprintf("%s of %s succeeded there and is not here", t.Ref, amount(t))})
+			}
+			continue
+		}
+		theirs[t.Reference] = append(theirs[t.Reference], t)
+	}
+	for i := range here {
+		out = append(out, compareOne(&here[i], theirs[here[i].Reference], late)...)
+	}
+	slices.SortStableFunc(out, func(a, b Difference) int {
+		return cmp.Or(cmp.Compare(a.reference(), b.reference()), cmp.Compare(a.Kind, b.Kind))
+	})
+	return out
+}
+
+func (d Difference) reference() string {
+	if d.Here != nil {
+		return d.Here.Reference
+	}
+	return d.There.Reference
+}
+
+func amount(e *Entry) string { return fmt.Sprintf("%d %s", e.Amount, e.Currency) }
+
+// compareOne compares one of our entries with theirs of its name.
+func compareOne(h *Entry, theirs []*Entry, late time.Duration) []Difference {
+	t, successes := theirVerdict(theirs)
+	var out []Difference
+	say := func(k Kind, format string, args ...any) {
+		out = append(out, Difference{Kind: k, Here: h, There: t, What: fmt.Sprintf(format, args...)})
+	}
+	if successes > 1 {
+		say(Several, "it succeeded %d times there", successes)
+	}
+	switch {
+	case t != nil && t.State == effect.Succeeded && (t.Amount != h.Amount || t.Currency != h.Currency) && h.State != effect.Void:
+		say(OtherAmount, "%s there, %s here", amount(t), amount(h))
+		return out // an entry that does not fit is no evidence
+	case !h.State.Final():
+		if successes == 1 || t != nil && t.State == effect.Failed {
+			say(Closable, "it is %s here and %s there", h.State, t.State)
+		} else if successes == 0 {
+			say(Unproved, "it is %s here, and they have no outcome of it: that proves nothing", h.State)
+		}
+	case h.State == effect.Succeeded && t == nil:
+		say(MissingThere, "it is SUCCEEDED here and not there")
+	case h.State == effect.Succeeded && t.State != effect.Succeeded, h.State != effect.Succeeded && t != nil && t.State == effect.Succeeded:
+		say(OtherOutcome, "it is %s here and %s there", h.State, t.State)
+	}
+	if t != nil && t.State == effect.Succeeded && t.At.Sub(h.At) > late {
+		say(SettledLate, "they made it %v after our record", t.At.Sub(h.At).Round(time.Second))
+	}
+	return out
+}
+
+// theirVerdict picks the entry that counts: a success before anything else, and a
+// definite failure only when there is nothing beside it.
+func theirVerdict(theirs []*Entry) (*Entry, int) {
+	var picked *Entry
+	successes := 0
+	for _, t := range theirs {
+		if t.State == effect.Succeeded {
+			if successes == 0 {
+				picked = t
+			}
+			successes++
+		}
+	}
+	if successes == 0 && len(theirs) == 1 {
+		picked = theirs[0]
+	}
+	return picked, successes
+}

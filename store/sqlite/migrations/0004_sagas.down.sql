@@ -1,0 +1,2 @@
+DROP TABLE saga_marks;
+DROP TABLE sagas;
