@@ -153,7 +153,8 @@ func TestRefundsListingsAndTheirWebhooksAreTheSameDirectlyAndThroughTheAdapter(t
 			}
 			w.core.ClearFaults()
 		}
-		for after := ""; ; {
+		after := ""
+		for range 9 {
 			page, next, err := c.ListRefunds(ctx, start.Add(time.Second), start.Add(40*time.Second), after, 3)
 			many(page, err)
 			said = append(said, next)
