@@ -16,7 +16,7 @@ func TestCompensationIsDoneOnEvidenceAndSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	l, psp := newLab(t), newCallee()
 	var refunds []string
-	down, crash := true, true
+	down, ends := true, true
 	// definition is what each process builds anew: it shares nothing but the
 	// processor.
 	definition := func() saga.Definition {
@@ -33,10 +33,10 @@ func TestCompensationIsDoneOnEvidenceAndSurvivesARestart(t *testing.T) {
 					return nil, retryproof.Refused(retryproof.CodePermanent, "no such charge", nil)
 				case down:
 					return nil, unknown("")
-				case crash: // refunded, and nobody records it
-					crash = false
+				case ends: // refunded, and nobody records it
+					ends = false
 					psp.do(c.Key, "charged", -3000)
-					panic(errCrash)
+					panic(crash{})
 				}
 				psp.do(c.Key, "charged", -3000)
 				return nil, nil

@@ -35,14 +35,14 @@ func through[T any](f *faults, do func() (T, error)) (T, error) {
 	f.n++
 	planned := f.plan[f.n]
 	if planned == crashBefore {
-		panic(errCrash)
+		panic(crash{})
 	}
 	if planned == lostBefore {
 		return zero, errors.New("no answer")
 	}
 	v, err := do()
 	if planned == crashAfter {
-		panic(errCrash)
+		panic(crash{})
 	}
 	if planned == lostAfter {
 		return zero, errors.New("no answer")
@@ -207,7 +207,7 @@ func play(t *testing.T, sc scenario, plan map[int]fault) int {
 
 func started(l *lab, d saga.Definition) (ok bool) {
 	defer func() {
-		if p := recover(); p != nil && p != errCrash {
+		if p := recover(); p != nil && p != any(crash{}) {
 			panic(p)
 		}
 	}()

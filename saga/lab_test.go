@@ -2,7 +2,6 @@ package saga_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -24,8 +23,8 @@ func (c *counter) Uint64() uint64 {
 	return c.n * 0x9e3779b97f4a7c15
 }
 
-// errCrash ends a process in the middle of a call.
-var errCrash = errors.New("the process ends here")
+// crash is the panic that ends a process in the middle of a call.
+type crash struct{}
 
 // lab is a world with one store, a clock and runners that come and go.
 type lab struct {
@@ -91,10 +90,9 @@ func (l *lab) read(id retryproof.ID) saga.Record {
 func (l *lab) once(r *saga.Runner) (n int, crashed bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			if p != errCrash {
+			if _, crashed = p.(crash); !crashed {
 				panic(p)
 			}
-			crashed = true
 		}
 	}()
 	n, _ = r.RunOnce(l.t.Context())

@@ -94,10 +94,7 @@ func (r *Runner) Read(ctx context.Context, id retryproof.ID) (*Record, error) {
 // many of them got on: a call with a definite answer, or another state.
 func (r *Runner) RunOnce(ctx context.Context) (int, error) {
 	moved := 0
-	for range r.config.Batch {
-		if ctx.Err() != nil {
-			break
-		}
+	for n := 0; n < r.config.Batch && ctx.Err() == nil; n++ {
 		rec, err := r.lease(ctx, "")
 		if err != nil || rec == nil {
 			return moved, err

@@ -13,6 +13,7 @@ import (
 func suiteStores(*testing.T) storetest.Stores {
 	s := memory.New()
 	stores := storetest.Stores{
+		Sagas: s.Sagas(), Marks: s.Marks(),
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(), PaymentGuards: s.PaymentGuards(),
 		RefundGuards: s.RefundGuards(),
 	}

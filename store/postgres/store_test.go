@@ -42,6 +42,7 @@ func stores(t *testing.T, config postgres.Config) storetest.Stores {
 	t.Helper()
 	s := open(t, config)
 	return storetest.Stores{
+		Sagas: s.Sagas(), Marks: s.Marks(),
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(),
 		PaymentGuards: s.PaymentGuards(), RefundGuards: s.RefundGuards(),
 		Within: func(ctx context.Context, fn func(storetest.Tx) error) error { return within(ctx, s, config, fn) },

@@ -62,6 +62,7 @@ func stores(t *testing.T, path string) storetest.Stores {
 	config := sqlite.Config{Path: path, Migrate: true, BusyTimeout: 250 * time.Millisecond}
 	s := open(t, config)
 	return storetest.Stores{
+		Sagas: s.Sagas(), Marks: s.Marks(),
 		Within:   func(ctx context.Context, fn func(storetest.Tx) error) error { return within(ctx, config, fn) },
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(),
 		PaymentGuards: s.PaymentGuards(), RefundGuards: s.RefundGuards(),

@@ -40,6 +40,7 @@ import (
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/resolve"
+	"github.com/retryproof/retryproof/saga"
 )
 
 // Traits say which optional parts a driver has and how patient the suite is with
@@ -55,6 +56,9 @@ type Traits struct {
 	NoKeys bool
 	// NoGuards: there is no effect.Guards, of either table. Defaults to false.
 	NoGuards bool
+	// NoSagas: there is no saga.Store and no saga.Marks; Stores.Sagas and Stores.Marks
+	// stay nil. Defaults to false.
+	NoSagas bool
 	// Volatile: data ends with the process; Stores.Reopen stays nil. Defaults to
 	// false.
 	Volatile bool
@@ -101,6 +105,9 @@ type Stores struct {
 	Keys          effect.Keys
 	Guards        effect.Guards
 	PaymentGuards effect.Guards
+	// Sagas keeps sagas, Marks what their participants know.
+	Sagas saga.Store
+	Marks saga.Marks
 	// Within runs fn in an open transaction of the payments database: committed
 	// when fn returns nil, rolled back when it fails or panics.
 	Within func(ctx context.Context, fn func(tx Tx) error) error
@@ -127,6 +134,10 @@ func Run(t *testing.T, traits Traits, open func(t *testing.T) Stores) {
 		s.group(t, "Hops", hopCases())
 		s.group(t, "Janitor", janitorCases())
 		s.group(t, "Restart", restartCases())
+	}
+	if !s.traits.NoSagas {
+		s.group(t, "Saga", sagaCases())
+		s.group(t, "Marks", markCases())
 	}
 	if !s.traits.NoPayments && !s.traits.NoWithin {
 		s.group(t, "Within", withinCases())
@@ -186,6 +197,8 @@ func (s suite) judgeParts(t *testing.T) {
 		{"Keys", got.Keys != nil, s.traits.NoKeys},
 		{"Guards", got.Guards != nil, s.traits.NoGuards},
 		{"PaymentGuards", got.PaymentGuards != nil, s.traits.NoGuards || s.traits.NoPayments},
+		{"Sagas", got.Sagas != nil, s.traits.NoSagas},
+		{"Marks", got.Marks != nil, s.traits.NoSagas},
 		{"Within", got.Within != nil, s.traits.NoWithin || s.traits.NoPayments},
 		{"Reopen", got.Reopen != nil, s.traits.Volatile},
 		{"Second", got.Second != nil, s.traits.SingleProcess},

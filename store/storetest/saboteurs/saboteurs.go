@@ -31,7 +31,7 @@ type Saboteur struct {
 // All returns the saboteurs.
 func All() []Saboteur {
 	var out []Saboteur
-	for _, list := range [][]Saboteur{claimFaults(), settleFaults(), outboxFaults(), otherFaults()} {
+	for _, list := range [][]Saboteur{claimFaults(), settleFaults(), outboxFaults(), sagaFaults(), otherFaults()} {
 		out = append(out, list...)
 	}
 	return out
@@ -41,6 +41,7 @@ func All() []Saboteur {
 func Right() storetest.Stores {
 	s := memory.New()
 	out := storetest.Stores{
+		Sagas: s.Sagas(), Marks: s.Marks(),
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(), PaymentGuards: s.PaymentGuards(),
 		Within: func(_ context.Context, fn func(tx storetest.Tx) error) error {
 			return s.Within(func(tx *memory.Tx) error { return fn(tx) })
