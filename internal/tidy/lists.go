@@ -12,8 +12,8 @@ import (
 // concepts are the packages, with everything below them, that each make one hop
 // safe. They import the root package, clock, each other and the noun packages.
 var concepts = []string{
-	"deadline", "effect", "httpkey", "inbox", "ledger", "notify",
-	"outbox", "region", "resolve", "saga", "stream",
+	"deadline", "effect", "httpkey", "inbox", "ledger", "locator", "notify",
+	"outbox", "region", "resolve", "saga", "stream", "version",
 }
 
 // simulatedTrees run in the simulator, with everything below them.

@@ -15,6 +15,7 @@ func suiteStores(*testing.T) storetest.Stores {
 	stores := storetest.Stores{
 		Sagas: s.Sagas(), Marks: s.Marks(),
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(), PaymentGuards: s.PaymentGuards(),
+		Versions: s.Versions(), Locators: s.Locators(),
 		RefundGuards: s.RefundGuards(),
 	}
 	stores.Within = func(_ context.Context, fn func(tx storetest.Tx) error) error {

@@ -78,7 +78,8 @@ func knowsEveryDatabase(pooler string) bool {
 
 // emptySQL deletes rather than truncates: that costs a sync for each of the files.
 const emptySQL = `DELETE FROM claims; DELETE FROM guards; DELETE FROM payments; DELETE FROM postings; DELETE FROM accounts;
-	DELETE FROM outbox; DELETE FROM inbox; DELETE FROM notifications; DELETE FROM sightings; DELETE FROM sagas; DELETE FROM saga_marks;
+	DELETE FROM outbox; DELETE FROM inbox; DELETE FROM notifications; DELETE FROM sightings;
+	DELETE FROM versions; DELETE FROM locators; DELETE FROM sagas; DELETE FROM saga_marks;
 	DELETE FROM refunds; DELETE FROM evidence`
 
 // database returns the URL of an empty, migrated database that is the test's own until

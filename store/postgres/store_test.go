@@ -45,6 +45,7 @@ func stores(t *testing.T, config postgres.Config) storetest.Stores {
 		Sagas: s.Sagas(), Marks: s.Marks(),
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(),
 		PaymentGuards: s.PaymentGuards(), RefundGuards: s.RefundGuards(),
+		Versions: s.Versions(), Locators: s.Locators(),
 		Within: func(ctx context.Context, fn func(storetest.Tx) error) error { return within(ctx, s, config, fn) },
 		Second: func(t *testing.T) storetest.Stores { return stores(t, config) },
 		Reopen: func(t *testing.T) storetest.Stores {

@@ -66,6 +66,7 @@ func stores(t *testing.T, path string) storetest.Stores {
 		Within:   func(ctx context.Context, fn func(storetest.Tx) error) error { return within(ctx, config, fn) },
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(),
 		PaymentGuards: s.PaymentGuards(), RefundGuards: s.RefundGuards(),
+		Versions: s.Versions(), Locators: s.Locators(),
 		Second: func(t *testing.T) storetest.Stores { return stores(t, path) },
 		Reopen: func(t *testing.T) storetest.Stores {
 			if err := s.Close(); err != nil {

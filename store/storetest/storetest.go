@@ -38,9 +38,11 @@ import (
 	"time"
 
 	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/locator"
 	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/resolve"
 	"github.com/retryproof/retryproof/saga"
+	"github.com/retryproof/retryproof/version"
 )
 
 // Traits say which optional parts a driver has and how patient the suite is with
@@ -59,6 +61,12 @@ type Traits struct {
 	// NoSagas: there is no saga.Store and no saga.Marks; Stores.Sagas and Stores.Marks
 	// stay nil. Defaults to false.
 	NoSagas bool
+	// NoVersions: there is no version.Store; Stores.Versions stays nil. Defaults to
+	// false.
+	NoVersions bool
+	// NoLocators: there is no locator.Store; Stores.Locators stays nil. Defaults to
+	// false.
+	NoLocators bool
 	// Volatile: data ends with the process; Stores.Reopen stays nil. Defaults to
 	// false.
 	Volatile bool
@@ -108,6 +116,9 @@ type Stores struct {
 	// Sagas keeps sagas, Marks what their participants know.
 	Sagas saga.Store
 	Marks saga.Marks
+	// Versions and Locators are the stores of the packages of these names.
+	Versions version.Store
+	Locators locator.Store
 	// Within runs fn in an open transaction of the payments database: committed
 	// when fn returns nil, rolled back when it fails or panics.
 	Within func(ctx context.Context, fn func(tx Tx) error) error
@@ -139,6 +150,8 @@ func Run(t *testing.T, traits Traits, open func(t *testing.T) Stores) {
 		s.group(t, "Saga", sagaCases())
 		s.group(t, "Marks", markCases())
 	}
+	s.runVersions(t)
+	s.runLocators(t)
 	if !s.traits.NoPayments && !s.traits.NoWithin {
 		s.group(t, "Within", withinCases())
 	}
@@ -199,6 +212,8 @@ func (s suite) judgeParts(t *testing.T) {
 		{"PaymentGuards", got.PaymentGuards != nil, s.traits.NoGuards || s.traits.NoPayments},
 		{"Sagas", got.Sagas != nil, s.traits.NoSagas},
 		{"Marks", got.Marks != nil, s.traits.NoSagas},
+		{"Versions", got.Versions != nil, s.traits.NoVersions},
+		{"Locators", got.Locators != nil, s.traits.NoLocators},
 		{"Within", got.Within != nil, s.traits.NoWithin || s.traits.NoPayments},
 		{"Reopen", got.Reopen != nil, s.traits.Volatile},
 		{"Second", got.Second != nil, s.traits.SingleProcess},

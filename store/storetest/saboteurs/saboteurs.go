@@ -31,7 +31,7 @@ type Saboteur struct {
 // All returns the saboteurs.
 func All() []Saboteur {
 	var out []Saboteur
-	for _, list := range [][]Saboteur{claimFaults(), settleFaults(), outboxFaults(), sagaFaults(), otherFaults()} {
+	for _, list := range [][]Saboteur{claimFaults(), settleFaults(), outboxFaults(), sagaFaults(), otherFaults(), versionFaults(), locatorFaults()} {
 		out = append(out, list...)
 	}
 	return out
@@ -43,6 +43,7 @@ func Right() storetest.Stores {
 	out := storetest.Stores{
 		Sagas: s.Sagas(), Marks: s.Marks(),
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(), PaymentGuards: s.PaymentGuards(),
+		Versions: s.Versions(), Locators: s.Locators(),
 		Within: func(_ context.Context, fn func(tx storetest.Tx) error) error {
 			return s.Within(func(tx *memory.Tx) error { return fn(tx) })
 		},

@@ -1,0 +1,2 @@
+DROP TABLE locators;
+DROP TABLE versions;
