@@ -148,7 +148,7 @@ func Run(t *testing.T, traits Traits, open func(t *testing.T) Stores) {
 	}
 	if !s.traits.NoSagas {
 		s.group(t, "Saga", sagaCases())
-		s.group(t, "Marks", markCases())
+		s.group(t, "Marks", sagaMarkCases())
 	}
 	s.runVersions(t)
 	s.runLocators(t)
