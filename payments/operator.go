@@ -9,6 +9,7 @@ import (
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/reconcile"
 	"github.com/retryproof/retryproof/resolve"
 )
 
@@ -19,6 +20,7 @@ func (s *System) operatorRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /operator/payments/{id}", s.showToOperator)
 	mux.HandleFunc("POST /operator/payments/{id}/verdict", s.decidePayment)
 	mux.HandleFunc("POST /operator/payments/{id}/refunds/{refund}/verdict", s.decideRefund)
+	mux.HandleFunc("POST /operator/reconciliations", s.reconcileForOperator)
 }
 
 // operator authenticates a person by their bearer token.
@@ -244,4 +246,39 @@ func (s *System) decide(w http.ResponseWriter, r *http.Request, by *resolve.Reso
 		return
 	}
 	writeJSON(w, p)
+}
+
+// maxPeriod bounds a reconciliation over HTTP.
+const maxPeriod = 31 * 24 * time.Hour
+
+// periodBody says what to reconcile.
+type periodBody struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Settle closes what is unknown here and definite at the processor.
+	Settle bool `json:"settle"`
+}
+
+// reconcileForOperator compares a period with the processor's records.
+func (s *System) reconcileForOperator(w http.ResponseWriter, r *http.Request) {
+	name, err := s.operator(r)
+	var body periodBody
+	if err == nil {
+		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 16<<10))
+		d.DisallowUnknownFields()
+		if d.Decode(&body) != nil || !body.From.Before(body.To) || body.To.Sub(body.From) > maxPeriod {
+			err = invalid(`a period is {"from": "2026-03-01T00:00:00Z", "to": "2026-03-02T00:00:00Z", "settle": false}, of at most 31 days`)
+		}
+	}
+	var out Reconciliation
+	if err == nil {
+		out, err = s.Reconcile(r.Context(), body.From, body.To, reconcile.Config{Settle: body.Settle})
+	}
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	s.deps.Log.Info("a period was reconciled", "by", name, "from", body.From, "to", body.To,
+		"differences", len(out.Payments.Differences)+len(out.Refunds.Differences), "settled", out.Payments.Settled+out.Refunds.Settled)
+	writeJSON(w, out)
 }

@@ -30,6 +30,12 @@ type auditReport struct {
 	SucceededSum     int64    `json:"succeeded_sum"`
 	Credits          int64    `json:"credits"`
 	CreditSum        int64    `json:"credit_sum"`
+	Refunds          int64    `json:"refunds_succeeded"`
+	RefundsOpen      int64    `json:"refunds_open"`
+	RefundedSum      int64    `json:"refunded_sum"`
+	Debits           int64    `json:"debits"`
+	DebitSum         int64    `json:"debit_sum"`
+	WrongRefunded    int64    `json:"wrong_reservations"`
 	Unbalanced       int64    `json:"unbalanced_entries"`
 	WrongBalances    int64    `json:"wrong_balances"`
 	OutboxWaiting    int64    `json:"outbox_waiting"`
@@ -75,6 +81,8 @@ func (c *auditCommand) Run(ctx context.Context, out output) error {
 
 func report(a payments.Audit) auditReport {
 	r := auditReport{SucceededSum: a.SucceededSum, Credits: a.Credits, CreditSum: a.CreditSum, Unbalanced: a.Unbalanced,
+		Refunds: a.RefundsByState[effect.Succeeded], RefundsOpen: a.RefundsByState[effect.Pending] + a.RefundsByState[effect.Unknown],
+		RefundedSum: a.RefundedSum, Debits: a.Debits, DebitSum: a.DebitSum, WrongRefunded: a.WrongRefunded,
 		WrongBalances: a.WrongBalance, OutboxWaiting: a.OutboxWaiting, OutboxParked: a.OutboxParked,
 		IntentsPending: a.IntentsPending, IntentsSent: a.IntentsSent, ClaimsInProgress: a.ClaimsInProgress, Disagreements: []string{}}
 	r.Payments.Pending, r.Payments.Unknown = a.ByState[effect.Pending], a.ByState[effect.Unknown]
@@ -89,7 +97,10 @@ func report(a payments.Audit) auditReport {
 	disagree(a.Credits > r.Payments.Succeeded, "%d credits for %d succeeded payments", a.Credits, r.Payments.Succeeded)
 	quiet := a.OutboxWaiting == 0 && a.OutboxParked == 0 && a.IntentsPending == 0
 	disagree(quiet && a.CreditSum > a.SucceededSum, "%d credited, %d charged", a.CreditSum, a.SucceededSum)
-	disagree(a.IntentsPending+a.IntentsSent != a.Credits, "%d notifications for %d credits", a.IntentsPending+a.IntentsSent, a.Credits)
+	disagree(a.WrongRefunded > 0, "%d payments whose refunded amount is not the sum of their refunds", a.WrongRefunded)
+	disagree(a.Debits > r.Refunds, "%d debits for %d succeeded refunds", a.Debits, r.Refunds)
+	disagree(quiet && a.DebitSum > a.RefundedSum, "%d debited, %d refunded", a.DebitSum, a.RefundedSum)
+	disagree(a.IntentsPending+a.IntentsSent != a.Credits+a.Debits, "%d notifications for %d credits and %d debits", a.IntentsPending+a.IntentsSent, a.Credits, a.Debits)
 	return r
 }
 
@@ -100,7 +111,9 @@ func (r auditReport) print(out output) {
 	}{
 		{"payments PENDING", r.Payments.Pending}, {"payments UNKNOWN", r.Payments.Unknown}, {"payments SUCCEEDED", r.Payments.Succeeded},
 		{"payments FAILED", r.Payments.Failed}, {"payments VOID", r.Payments.Void}, {"sum of SUCCEEDED, minor units", r.SucceededSum},
-		{"credits", r.Credits}, {"sum of credits, minor units", r.CreditSum}, {"entries that do not sum to 0", r.Unbalanced},
+		{"credits", r.Credits}, {"sum of credits, minor units", r.CreditSum}, {"refunds SUCCEEDED", r.Refunds}, {"refunds without an outcome", r.RefundsOpen}, {"sum of refunds, minor units", r.RefundedSum},
+		{"debits", r.Debits}, {"sum of debits, minor units", r.DebitSum}, {"payments with a wrong refunded sum", r.WrongRefunded},
+		{"entries that do not sum to 0", r.Unbalanced},
 		{"balances that are not their sum", r.WrongBalances}, {"events waiting", r.OutboxWaiting}, {"events parked", r.OutboxParked},
 		{"notifications pending", r.IntentsPending}, {"notifications sent", r.IntentsSent}, {"claims in progress", r.ClaimsInProgress},
 	}

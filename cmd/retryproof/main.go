@@ -7,6 +7,7 @@
 //	retryproof audit      count what must agree in a store
 //	retryproof explore    look for harm in thousands of random faulty worlds
 //	retryproof story      play one payment and its branches in virtual time
+//	retryproof operator   look at what has no outcome, decide it, reconcile
 //	retryproof check      check the settings of a path against each other
 //
 // Exit codes: 0 success, 1 failure, 2 misuse.
@@ -34,13 +35,14 @@ const (
 
 // commandLine is the whole command line.
 type commandLine struct {
-	Serve   serveCommand   `cmd:"" help:"Run the whole path: phone page, payment API, ledger, processor, resolver, relay, queue, worker, push. Without flags everything is embedded."`
-	Migrate migrateCommand `cmd:"" help:"Create (up), remove (down) or show (status) the tables of a store."`
-	Bench   benchCommand   `cmd:"" help:"Measure the system on this machine."`
-	Audit   auditCommand   `cmd:"" help:"Count what must agree in a store: charges, credits, notifications, sums."`
-	Explore exploreCommand `cmd:"" help:"Run random faulty worlds of the system in virtual time and look for harm."`
-	Story   storyCommand   `cmd:"" help:"Play the story of one payment, and what other designs would do, in virtual time."`
-	Check   checkCommand   `cmd:"" help:"Check a configuration: which formula fails, by which numbers."`
+	Serve    serveCommand    `cmd:"" help:"Run the whole path: phone page, payment API, ledger, processor, resolver, relay, queue, worker, push. Without flags everything is embedded."`
+	Migrate  migrateCommand  `cmd:"" help:"Create (up), remove (down) or show (status) the tables of a store."`
+	Bench    benchCommand    `cmd:"" help:"Measure the system on this machine."`
+	Audit    auditCommand    `cmd:"" help:"Count what must agree in a store: charges, credits, notifications, sums."`
+	Explore  exploreCommand  `cmd:"" help:"Run random faulty worlds of the system in virtual time and look for harm."`
+	Story    storyCommand    `cmd:"" help:"Play the story of one payment, and what other designs would do, in virtual time."`
+	Operator operatorCommand `cmd:"" help:"Look at what has no outcome, decide it, reconcile with the processor."`
+	Check    checkCommand    `cmd:"" help:"Check a configuration: which formula fails, by which numbers."`
 }
 
 func main() {

@@ -29,6 +29,7 @@ import (
 // so that killing this process takes nothing from them.
 type outside struct {
 	psp      payments.PSP
+	lister   payments.Lister
 	push     notify.Sender
 	emulated bool
 	// core and pspControl are nil with a real processor.
@@ -79,7 +80,7 @@ func (o *outside) openStripe(base string) error {
 		return misuse{errors.New("--psp needs STRIPE_API_KEY and STRIPE_WEBHOOK_SECRET in the environment")}
 	}
 	client, err := stripe.New(stripe.Config{BaseURL: base, APIKey: key, WebhookSecret: secret})
-	o.psp = client
+	o.psp, o.lister = client, client
 	return err
 }
 
@@ -112,7 +113,8 @@ func (o *outside) openEmulator(ctx context.Context, path string, log *slog.Logge
 	o.pspControl = pspemulator.NewHandler(o.core, pspemulator.HandlerConfig{APIKey: key, ControlWithoutKey: true})
 	o.loops = append(o.loops, worker.Loop{Name: "processor's webhooks", Step: o.core.RunOnce, Idle: 50 * time.Millisecond})
 	o.emulated = true
-	o.psp, err = stripe.New(stripe.Config{BaseURL: base, APIKey: key, WebhookSecret: secret})
+	client, err := stripe.New(stripe.Config{BaseURL: base, APIKey: key, WebhookSecret: secret})
+	o.psp, o.lister = client, client
 	return err
 }
 

@@ -21,14 +21,16 @@ import (
 
 // serveCommand runs the system.
 type serveCommand struct {
-	Listen    string        `help:"Address to listen on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
-	Data      string        `help:"Folder of the embedded parts: ledger, queue, and the outside companies' own files." default:".retryproof" type:"path"`
-	Store     string        `help:"Ledger and key store: postgres://…, sqlite:PATH or memory. Embedded SQLite by default." placeholder:"URL"`
-	Queue     string        `help:"Queue: nats://… or memory. Embedded NATS JetStream by default." placeholder:"URL"`
-	Stream    string        `help:"JetStream stream of this ledger's events. Ledgers that share a NATS server need one each: workers take every event of their stream." default:"RETRYPROOF_EVENTS" placeholder:"NAME"`
-	PSP       string        `name:"psp" help:"Card processor: https://api.stripe.com or another server of Stripe's API; keys from STRIPE_API_KEY and STRIPE_WEBHOOK_SECRET. Embedded emulator by default." placeholder:"URL"`
-	Push      string        `help:"Push provider: the /outside/push of another serve. Embedded emulator by default." placeholder:"URL"`
-	Tokens    string        `help:"JSON file of bearer tokens and their callers. Two demo buyers by default, on loopback only." placeholder:"FILE"`
+	Listen    string `help:"Address to listen on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	Data      string `help:"Folder of the embedded parts: ledger, queue, and the outside companies' own files." default:".retryproof" type:"path"`
+	Store     string `help:"Ledger and key store: postgres://…, sqlite:PATH or memory. Embedded SQLite by default." placeholder:"URL"`
+	Queue     string `help:"Queue: nats://… or memory. Embedded NATS JetStream by default." placeholder:"URL"`
+	Stream    string `help:"JetStream stream of this ledger's events. Ledgers that share a NATS server need one each: workers take every event of their stream." default:"RETRYPROOF_EVENTS" placeholder:"NAME"`
+	PSP       string `name:"psp" help:"Card processor: https://api.stripe.com or another server of Stripe's API; keys from STRIPE_API_KEY and STRIPE_WEBHOOK_SECRET. Embedded emulator by default." placeholder:"URL"`
+	Push      string `help:"Push provider: the /outside/push of another serve. Embedded emulator by default." placeholder:"URL"`
+	Tokens    string `help:"JSON file of bearer tokens and their callers. Two demo buyers by default, on loopback only." placeholder:"FILE"`
+	Operators string `help:"JSON file of operators' bearer tokens and their names. The demo knows one, demo-operator." placeholder:"FILE"`
+	proxyFlags
 	Deadline  time.Duration `help:"How long a request may work." default:"5s"`
 	Margin    time.Duration `help:"Clock margin of takeovers." default:"1s"`
 	AnswerTTL time.Duration `name:"answer-ttl" help:"How long an answer is kept with its key; the payment answers afterwards." default:"24h"`
@@ -48,9 +50,16 @@ func (c *serveCommand) Run(ctx context.Context, out output) error {
 	tokens := demoTokens()
 	if c.Tokens != "" {
 		var err error
-		if tokens, err = readTokens(c.Tokens); err != nil {
+		if tokens, err = readTokens("tokens", c.Tokens); err != nil {
 			return err
 		}
+	}
+	if c.Operators != "" {
+		operators, err := readTokens("operators", c.Operators)
+		if err != nil {
+			return err
+		}
+		tokens.operators = operators.entries
 	}
 	if err := errors.Join(tokens.checkListen(c.Listen), c.check()); err != nil {
 		return misuse{err}
@@ -189,6 +198,10 @@ func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tok
 	if err := outside.belongsTo(ctx, stores.Hops, c.Data); err != nil {
 		return s, err
 	}
+	arrivals, err := c.arrivals(c.Margin, metrics)
+	if err != nil {
+		return s, err
+	}
 	config := payments.Config{Deadline: c.Deadline, Margin: c.Margin, AnswerTTL: c.AnswerTTL, Workers: c.Workers, Relays: c.Relays,
 		HopsAskPSP: outside.emulated}
 	if tokens.demo {
@@ -196,6 +209,7 @@ func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tok
 	}
 	s.system, err = payments.New(payments.Deps{
 		Store: stores.Stores, Queue: q, PSP: outside.psp, Push: outside.push, Authenticate: tokens.authenticate, Log: log, Metrics: metrics,
+		Operator: tokens.operator, Lister: outside.lister, Arrived: arrived(arrivals),
 	}, config)
 	if err != nil {
 		return s, misuse{err}
@@ -209,6 +223,6 @@ func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tok
 	}
 	watchOutbox(metrics, stores.Outbox)
 	s.loops = append(s.system.Loops(), outside.loops...)
-	s.handler = c.mount(s.system, outside, metrics, tokens)
-	return s, nil
+	s.handler, err = c.shed(arrivals, metrics, c.mount(s.system, outside, metrics, tokens))
+	return s, err
 }

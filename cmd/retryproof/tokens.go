@@ -15,7 +15,9 @@ import (
 // memory or a log line shows no token.
 type tokenList struct {
 	entries []tokenEntry
-	demo    bool
+	// operators are who may look at everything and give verdicts.
+	operators []tokenEntry
+	demo      bool
 }
 
 type tokenEntry struct {
@@ -23,41 +25,49 @@ type tokenEntry struct {
 	caller string
 }
 
-// demoTokens are the two buyers of the embedded default.
+// demoTokens are the two buyers and the operator of the embedded default.
 func demoTokens() tokenList {
-	return tokenList{demo: true, entries: []tokenEntry{
+	return tokenList{demo: true, operators: []tokenEntry{{sha256.Sum256([]byte("demo-operator")), "demo"}}, entries: []tokenEntry{
 		{sha256.Sum256([]byte("demo-u1")), "u1"}, {sha256.Sum256([]byte("demo-u2")), "u2"},
 	}}
 }
 
-// readTokens reads {"token": "caller", …} from a file.
-func readTokens(path string) (tokenList, error) {
+// tokenNames says what a token stands for, by the flag that names its file.
+var tokenNames = map[string]string{"tokens": "caller", "operators": "name"}
+
+// readTokens reads {"token": "caller", …} from the file that a flag names.
+func readTokens(flag, path string) (tokenList, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return tokenList{}, misuse{fmt.Errorf("--tokens: %w", err)}
+		return tokenList{}, misuse{fmt.Errorf("--%s: %w", flag, err)}
 	}
 	var pairs map[string]string
 	if err := json.Unmarshal(text, &pairs); err != nil {
-		return tokenList{}, misuse{fmt.Errorf(`--tokens: %s is not a JSON object of "token": "caller"`, path)}
+		return tokenList{}, misuse{fmt.Errorf(`--%s: %s is not a JSON object of "token": "%s"`, flag, path, tokenNames[flag])}
 	}
 	var list tokenList
 	for token, caller := range pairs {
 		if len(token) < 16 || caller == "" {
-			return tokenList{}, misuse{fmt.Errorf("--tokens: every token needs 16 bytes or more, and a caller")}
+			return tokenList{}, misuse{fmt.Errorf("--%s: every token needs 16 bytes or more, and a %s", flag, tokenNames[flag])}
 		}
 		list.entries = append(list.entries, tokenEntry{sha256.Sum256([]byte(token)), caller})
 	}
 	if len(list.entries) == 0 {
-		return tokenList{}, misuse{fmt.Errorf("--tokens: %s lists no token", path)}
+		return tokenList{}, misuse{fmt.Errorf("--%s: %s lists no token", flag, path)}
 	}
 	return list, nil
 }
 
 // authenticate looks the token up in constant time per entry.
-func (l tokenList) authenticate(token string) (string, bool) {
+func (l tokenList) authenticate(token string) (string, bool) { return lookUp(l.entries, token) }
+
+// operator is authenticate for operators.
+func (l tokenList) operator(token string) (string, bool) { return lookUp(l.operators, token) }
+
+func lookUp(entries []tokenEntry, token string) (string, bool) {
 	digest := sha256.Sum256([]byte(token))
 	caller, known := "", false
-	for _, e := range l.entries {
+	for _, e := range entries {
 		if subtle.ConstantTimeCompare(e.digest[:], digest[:]) == 1 {
 			caller, known = e.caller, true
 		}
