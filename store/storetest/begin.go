@@ -24,7 +24,14 @@ type effectCase struct {
 // effectCases are the cases of one kind of effect store.
 func (s suite) effectCases(k kind) []testCase {
 	var out []testCase
-	for _, list := range [][]effectCase{beginCases(), adoptCases(), settleCases(), completeCases(), dueCases(), raceCases()} {
+	lists := [][]effectCase{voidCases(), evidenceCases()}
+	if k.refunds {
+		lists = append(lists, refundCases())
+	}
+	if !k.refunds || !k.split { // the halves of refunds are those of the others, but for what refunds add
+		lists = append(lists, beginCases(), adoptCases(), settleCases(), completeCases(), dueCases(), raceCases())
+	}
+	for _, list := range lists {
 		for _, c := range list {
 			if c.atomic && k.split || c.rows && s.traits.NoPayments {
 				continue
@@ -261,7 +268,7 @@ func badBegin(s *subject) {
 		change(&b)
 		refused(s.world, what, func(ctx context.Context) (effect.Seen, error) { return s.store.Begin(ctx, b) })
 	}
-	if s.kind.payments {
+	if s.kind.business() {
 		b := s.beginning("A1", 0.02)
 		b.Row = nil
 		refused(s.world, "no row", func(ctx context.Context) (effect.Seen, error) { return s.store.Begin(ctx, b) })
@@ -284,8 +291,10 @@ func endedContext(s *subject) {
 	})
 }
 
+// zone is one that is not whole hours away.
+var zone = time.FixedZone("half past", 5*3600+1800)
+
 func preciseTimes(s *subject) {
-	zone := time.FixedZone("half past", 5*3600+1800)
 	b := s.beginning("A1", 0)
 	b.Now = time.Date(2026, 3, 29, 2, 30, 0, 1000, zone)
 	b.Until = time.Date(2026, 3, 29, 2, 30, 4, 999999000, zone)

@@ -138,7 +138,7 @@ func copies(s *subject) {
 	answer := ok200("final")
 	m := s.settlement("A1", effect.Succeeded, 1)
 	m.Claim, m.Result = s.completion("A1", answer, 3600), []byte("result")
-	if s.kind.payments {
+	if s.kind.business() {
 		m.Result = nil
 	}
 	s.settle(m)

@@ -31,7 +31,7 @@ func (w *world) forget(now, abandoned float64, limit int) int {
 // claimed makes a claim; with expires > 0 it is completed.
 func (w *world) claimed(key string, now, expires float64, answer *effect.Answer) *subject {
 	w.Helper()
-	s := w.subject(kind{name: "Payments", payments: true}, key)
+	s := w.subject(paymentKind, key)
 	s.begin("A1", now)
 	if expires > 0 {
 		check(w, "completed", s.complete("A1", answer, expires), true)
@@ -119,19 +119,26 @@ func (w *world) keptBy(other func() Stores) {
 	m.Events = []retryproof.Event{event(s.id.Sub("SUCCEEDED"), "m1"), event(s.id.Sub("more"), "m1")}
 	m.Inbox = &retryproof.InboxKey{Consumer: "webhook", Source: "psp", EventID: "evt_1"}
 	m.Claim = s.completion("A1", ok200("final"), 3600)
+	m.Evidence, m.Note = proof("verdict", effect.EvidenceVerdict, 0.5), proof("note", effect.EvidenceAlert, 0.4)
 	s.settle(m)
+	voided := w.subject(paymentKind, "K3")
+	voided.void("R", 1)
 	running := w.claimed("K2", 1, 0, nil)
 	w.applies(inbox.Apply{Key: message("ev"), Now: at(2), Intents: []notify.Intent{intent("ev", "push", 2)}})
 	w.saw(payments.Sighting{PaymentID: s.id, Hop: "queue", What: "deliveries", N: 1, At: at(2)})
 	w.wantClaimed("r1", 10, 20, 1, s.id.Sub("SUCCEEDED"))
-	want := []string{s.snapshot(5), running.snapshot(5), describeIntent(w.intent("ev", "push")), w.sightings(s.id)}
+	refund := w.refundOf(s)
+	want := []string{s.snapshot(5), running.snapshot(5), voided.snapshot(5), w.refunds(s.id), describeIntent(w.intent("ev", "push")), w.sightings(s.id)}
 
 	w.Stores = other()
-	s.store, running.store = s.kind.store(w.Stores), running.kind.store(w.Stores)
-	got := []string{s.snapshot(5), running.snapshot(5), describeIntent(w.intent("ev", "push")), w.sightings(s.id)}
+	for _, one := range []*subject{s, running, voided} {
+		one.store = one.kind.store(w.Stores)
+	}
+	got := []string{s.snapshot(5), running.snapshot(5), voided.snapshot(5), w.refunds(s.id), describeIntent(w.intent("ev", "push")), w.sightings(s.id)}
 	for i := range want {
 		check(w, "what the other instance holds", got[i], want[i])
 	}
+	check(w, "the refunds are there", want[3] != "", refund)
 	check(w, "the webhook is known", s.settle(m).Repeat, true)
 	check(w, "the message is known", w.applies(inbox.Apply{Key: message("ev"), Now: at(3)}), false)
 	w.wantClaimed("r2", 20, 40, 9, "") // r1's lease is alive
@@ -144,4 +151,15 @@ func (w *world) keptBy(other func() Stores) {
 	w.deletes("r2", rows[0].ID)
 	w.deletes("r2", rows[1].ID)
 	w.wantClaimed("r2", 21, 40, 9, "new")
+}
+
+// refundOf begins a refund of the payment, where there are refunds.
+func (w *world) refundOf(s *subject) bool {
+	w.Helper()
+	if w.traits.NoRefunds {
+		return false
+	}
+	one := w.subject(kind{name: "Refunds", refunds: true}, "K4").refund("K4", s, 1200)
+	one.begin("A1", 3)
+	return true
 }

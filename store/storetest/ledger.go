@@ -104,9 +104,9 @@ func ledgerNotFound(w *world) {
 }
 
 func ledgerAudit(w *world) {
-	k := kind{name: "Payments", payments: true}
+	k := paymentKind
 	empty := w.audit()
-	check(w, "an empty audit", fmt.Sprintf("%+v", empty), fmt.Sprintf("%+v", payments.Audit{ByState: empty.ByState}))
+	check(w, "an empty audit", fmt.Sprintf("%+v", empty), fmt.Sprintf("%+v", payments.Audit{ByState: empty.ByState, RefundsByState: empty.RefundsByState}))
 	w.post(credit("opening:m1", 12000))
 	for i, state := range []effect.State{effect.Pending, effect.Unknown, effect.Succeeded, effect.Succeeded, effect.Failed} {
 		one := w.subject(k, fmt.Sprintf("K%d", i))
@@ -140,13 +140,13 @@ func ledgerAudit(w *world) {
 		Credits: 1, CreditSum: 3000, SucceededSum: 6000, OutboxWaiting: 1, OutboxParked: 1,
 		IntentsPending: 2, IntentsSent: 1, ClaimsInProgress: 2,
 	}
-	got.ByState = nil
+	got.ByState, got.RefundsByState = nil, nil
 	check(w, "the audit", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
 }
 
 // A text that a driver cannot hold is in no row: whoever looks for it finds nothing.
 func lookupNothing(w *world) {
-	k := kind{name: "Payments", payments: true}
+	k := paymentKind
 	for _, id := range []string{"", "\x00", "pay_7\x00", "\xff", "pay_\xc3", strings.Repeat("x", 1<<16)} {
 		what := fmt.Sprintf("%.20q", id)
 		_, err := ask(w, func(ctx context.Context) (payments.Payment, error) {
@@ -159,6 +159,7 @@ func lookupNothing(w *world) {
 		one := w.subject(k, "K1")
 		one.id, one.scope.Key = retryproof.ID(id), retryproof.Key(id)
 		check(w, what+": records", describe(one.look(1)), describe(effect.Seen{}))
+		check(w, what+": evidence", one.kept(), "")
 	}
 }
 

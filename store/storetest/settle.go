@@ -345,7 +345,7 @@ func settleNextAt(s *subject) {
 }
 
 func settleResult(s *subject) {
-	if s.kind.payments {
+	if s.kind.business() {
 		return // a business row may have no place for it
 	}
 	for i, result := range [][]byte{nil, {}, []byte("ch_1"), {0, 255, 10, 0}, bytes.Repeat([]byte{7}, effect.MaxResultBytes)} {

@@ -24,6 +24,10 @@
 //     that would overflow is refused too; both are NotDone and write nothing;
 //   - an event needs an id and a group, and no type;
 //   - a lookup by a text that the driver cannot hold finds nothing;
+//   - a void shows as a guard in lists and counts, as any other state does; a refund
+//     that was voided before it began belongs to no payment;
+//   - what is kept beside a guard goes with it when the guard is released;
+//   - texts are ordered by their bytes;
 //   - Audit.Credits counts postings whose account begins "merchant:" and whose
 //     ref begins "pay_";
 //   - a text that a driver cannot hold, for example with a NUL byte, is refused
@@ -37,6 +41,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/locator"
 	"github.com/retryproof/retryproof/payments"
@@ -51,12 +56,16 @@ type Traits struct {
 	// NoPayments: there is no payments table, outbox, inbox or ledger;
 	// Stores.Payments and Stores.PaymentGuards stay empty. Defaults to false.
 	NoPayments bool
+	// NoRefunds: there is no refunds table; Payments.Refunds, Payments.DueRefunds and
+	// Stores.RefundGuards stay empty, and Tx.SettleRefund is not called. Goes with
+	// NoPayments. Defaults to false.
+	NoRefunds bool
 	// NoEffects: there is no effect.Store with a generic guard table;
 	// Stores.Effects and Stores.Due stay nil. Defaults to false.
 	NoEffects bool
 	// NoKeys: there is no effect.Keys. Defaults to false.
 	NoKeys bool
-	// NoGuards: there is no effect.Guards, of either table. Defaults to false.
+	// NoGuards: there is no effect.Guards, of any table. Defaults to false.
 	NoGuards bool
 	// NoSagas: there is no saga.Store and no saga.Marks; Stores.Sagas and Stores.Marks
 	// stay nil. Defaults to false.
@@ -88,6 +97,7 @@ type Traits struct {
 }
 
 func (tr Traits) withDefaults() Traits {
+	tr.NoRefunds = tr.NoRefunds || tr.NoPayments
 	if tr.MaxAnswer == 0 {
 		tr.MaxAnswer = 8 << 20
 	}
@@ -101,18 +111,20 @@ func (tr Traits) withDefaults() Traits {
 }
 
 // Stores is one opened, empty database through all of a driver's interfaces. The
-// claims behind Effects, Payments.Effects and Keys are the same ones, and so are
-// the guards behind Effects and Guards, and behind Payments and PaymentGuards.
+// claims behind Effects, Payments.Effects, Payments.Refunds and Keys are the same
+// ones, and so are the guards behind Effects and Guards, behind Payments and
+// PaymentGuards, and behind Payments.Refunds and RefundGuards.
 type Stores struct {
 	// Payments is everything that the payments system needs.
 	Payments payments.Stores
 	// Effects is the store with the generic guard table, Due its resolver list.
 	Effects effect.Store
 	Due     resolve.Store
-	// Keys and the two kinds of Guards are the halves.
+	// Keys and the three kinds of Guards are the halves.
 	Keys          effect.Keys
 	Guards        effect.Guards
 	PaymentGuards effect.Guards
+	RefundGuards  effect.Guards
 	// Sagas keeps sagas, Marks what their participants know.
 	Sagas saga.Store
 	Marks saga.Marks
@@ -142,6 +154,7 @@ func Run(t *testing.T, traits Traits, open func(t *testing.T) Stores) {
 		s.group(t, "Inbox", inboxCases())
 		s.group(t, "Notify", notifyCases())
 		s.group(t, "Ledger", ledgerCases())
+		s.group(t, "List", listCases())
 		s.group(t, "Hops", hopCases())
 		s.group(t, "Janitor", janitorCases())
 		s.group(t, "Restart", restartCases())
@@ -153,7 +166,7 @@ func Run(t *testing.T, traits Traits, open func(t *testing.T) Stores) {
 	s.runVersions(t)
 	s.runLocators(t)
 	if !s.traits.NoPayments && !s.traits.NoWithin {
-		s.group(t, "Within", withinCases())
+		s.group(t, "Within", withinCases(s.traits))
 	}
 }
 
@@ -184,7 +197,7 @@ func (s suite) group(t *testing.T, name string, cases []testCase) {
 }
 
 func (s suite) world(t *testing.T) *world {
-	return &world{T: t, Stores: s.open(t), traits: s.traits}
+	return &world{T: t, Stores: s.open(t), traits: s.traits, paid: map[string]retryproof.ID{}}
 }
 
 func (s suite) judgeParts(t *testing.T) {
@@ -199,6 +212,8 @@ func (s suite) judgeParts(t *testing.T) {
 	}{
 		{"Payments.Effects", p.Effects != nil, s.traits.NoPayments},
 		{"Payments.Due", p.Due != nil, s.traits.NoPayments},
+		{"Payments.Refunds", p.Refunds != nil, s.traits.NoRefunds},
+		{"Payments.DueRefunds", p.DueRefunds != nil, s.traits.NoRefunds},
 		{"Payments.Outbox", p.Outbox != nil, s.traits.NoPayments},
 		{"Payments.Inbox", p.Inbox != nil, s.traits.NoPayments},
 		{"Payments.Notify", p.Notify != nil, s.traits.NoPayments},
@@ -210,6 +225,7 @@ func (s suite) judgeParts(t *testing.T) {
 		{"Keys", got.Keys != nil, s.traits.NoKeys},
 		{"Guards", got.Guards != nil, s.traits.NoGuards},
 		{"PaymentGuards", got.PaymentGuards != nil, s.traits.NoGuards || s.traits.NoPayments},
+		{"RefundGuards", got.RefundGuards != nil, s.traits.NoGuards || s.traits.NoRefunds},
 		{"Sagas", got.Sagas != nil, s.traits.NoSagas},
 		{"Marks", got.Marks != nil, s.traits.NoSagas},
 		{"Versions", got.Versions != nil, s.traits.NoVersions},

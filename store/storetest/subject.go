@@ -20,6 +20,7 @@ import (
 type kind struct {
 	name     string
 	payments bool // the guard is a payment
+	refunds  bool // the guard is a refund
 	split    bool // claim and guard are written by two calls
 }
 
@@ -32,18 +33,30 @@ func (s suite) kinds() []kind {
 	if !s.traits.NoPayments {
 		out = append(out, kind{name: "Payments", payments: true})
 	}
+	if !s.traits.NoRefunds {
+		out = append(out, kind{name: "Refunds", refunds: true})
+	}
 	if halves {
 		out = append(out, kind{name: "KeysAndGuards", split: true})
 	}
 	if halves && !s.traits.NoPayments {
 		out = append(out, kind{name: "KeysAndPaymentGuards", payments: true, split: true})
 	}
+	if halves && !s.traits.NoRefunds {
+		out = append(out, kind{name: "KeysAndRefundGuards", refunds: true, split: true})
+	}
 	return out
 }
 
+// business kinds have a row of business behind the guard.
+func (k kind) business() bool { return k.payments || k.refunds }
+
 func (k kind) guards(s Stores) effect.Guards {
-	if k.payments {
+	switch {
+	case k.payments:
 		return s.PaymentGuards
+	case k.refunds:
+		return s.RefundGuards
 	}
 	return s.Guards
 }
@@ -54,13 +67,18 @@ func (k kind) store(s Stores) effect.Store {
 		return effect.Split(s.Keys, k.guards(s))
 	case k.payments:
 		return s.Payments.Effects
+	case k.refunds:
+		return s.Payments.Refunds
 	}
 	return s.Effects
 }
 
 func (k kind) due(s Stores) resolve.Store {
-	if k.payments {
+	switch {
+	case k.payments:
 		return s.Payments.Due
+	case k.refunds:
+		return s.Payments.DueRefunds
 	}
 	return s.Due
 }
@@ -73,6 +91,9 @@ type subject struct {
 	scope retryproof.Scope
 	id    retryproof.ID
 	print retryproof.Fingerprint
+	// payment and amount are what a refund is taken from, and how much.
+	payment retryproof.ID
+	amount  int64
 }
 
 func (w *world) subject(k kind, key string) *subject {
@@ -80,19 +101,47 @@ func (w *world) subject(k kind, key string) *subject {
 }
 
 func (w *world) subjectOf(k kind, scope retryproof.Scope) *subject {
-	return &subject{
+	s := &subject{
 		world: w, kind: k, store: k.store(w.Stores), scope: scope, id: retryproof.Of("pay", scope),
-		print: retryproof.FingerprintOf(retryproof.Text("order", "42"), retryproof.Int("amount", 3000)),
+		print: retryproof.FingerprintOf(retryproof.Text("order", "42"), retryproof.Int("amount", 3000)), amount: 3000,
 	}
+	if k.refunds {
+		s.payment = w.payer(scope.Caller)
+	}
+	return s
+}
+
+// payer is a payment of the caller's that has enough left for every refund of a
+// case. A caller whose name the driver cannot hold has none.
+func (w *world) payer(caller string) retryproof.ID {
+	w.Helper()
+	if id, ok := w.paid[caller]; ok {
+		return id
+	}
+	s := w.subjectOf(paymentKind, retryproof.Scope{Endpoint: "set-up", Caller: caller, Key: "paid"})
+	s.amount = 1 << 50
+	if _, err := ask(w, func(ctx context.Context) (effect.Seen, error) { return s.store.Begin(ctx, s.beginning("set-up", -100)) }); err == nil {
+		m := s.settlement("set-up", effect.Succeeded, -99)
+		m.Claim = s.completion("set-up", nil, 1e9)
+		s.settle(m)
+	}
+	w.paid[caller] = s.id
+	return s.id
 }
 
 // row is the business row that a first request brings.
 func (s *subject) row(now time.Time) any {
-	if !s.kind.payments {
+	switch {
+	case s.kind.refunds:
+		return payments.Refund{
+			ID: s.id, PaymentID: s.payment, Caller: s.scope.Caller, Amount: s.amount, Currency: "USD", State: effect.Pending,
+			CreatedAt: now, UpdatedAt: now,
+		}
+	case !s.kind.payments:
 		return nil
 	}
 	return payments.Payment{
-		ID: s.id, Caller: s.scope.Caller, OrderID: "42", MerchantID: "m1", Amount: 3000, Currency: "USD",
+		ID: s.id, Caller: s.scope.Caller, OrderID: "42", MerchantID: "m1", Amount: s.amount, Currency: "USD",
 		Method: "pm_1", State: effect.Pending, CreatedAt: now, UpdatedAt: now,
 	}
 }
@@ -180,9 +229,12 @@ func (s *subject) look(now float64) effect.Seen {
 // snapshot is everything that an operation on the effect could change, as text.
 func (s *subject) snapshot(now float64) string {
 	s.Helper()
-	out := describe(s.look(now))
+	out := describe(s.look(now)) + s.kept()
 	if s.traits.NoPayments {
 		return out
+	}
+	if s.kind.refunds {
+		out += "\n  " + s.paymentOf()
 	}
 	a, st := s.audit(), s.stats()
 	for _, state := range slices.Sorted(maps.Keys(a.ByState)) {
@@ -218,6 +270,13 @@ func (s *subject) wantGuard(g *effect.Guard, state effect.State, owner string) {
 	}
 	check(s.world, "the guard's state", g.State, state)
 	check(s.world, "the guard's owner", g.Owner, owner)
+	r, isRefund := g.Row.(payments.Refund)
+	check(s.world, "the guard's row is a payments.Refund", isRefund, s.kind.refunds)
+	if isRefund {
+		check(s.world, "the refund's id", r.ID, s.id)
+		check(s.world, "the refund's state", r.State, g.State)
+		sameTime(s.world, "the refund's UpdatedAt", r.UpdatedAt, g.UpdatedAt)
+	}
 	p, isPayment := g.Row.(payments.Payment)
 	check(s.world, "the guard's row is a payments.Payment", isPayment, s.kind.payments)
 	if isPayment {
@@ -261,13 +320,25 @@ func describeGuard(g *effect.Guard) string {
 		return "no guard"
 	}
 	row := fmt.Sprintf("%v", g.Row)
-	if p, ok := g.Row.(payments.Payment); ok {
-		row = fmt.Sprintf("%s %s %s %s %d %s %s %s %q %q %s %s", p.ID, p.Caller, p.OrderID, p.MerchantID, p.Amount, p.Currency,
-			p.Method, p.State, p.ChargeID, p.DeclineCode, instant(p.CreatedAt), instant(p.UpdatedAt))
+	switch r := g.Row.(type) {
+	case payments.Payment:
+		row = describePayment(r)
+	case payments.Refund:
+		row = describeRefund(r)
 	}
 	return fmt.Sprintf("guard %s of %q: scope %s, print %q, %s, until %s, by %q, tries %d, next %s, created %s, updated %s, result %q, row %s",
 		g.ID, g.Owner, g.Scope.ID(), g.Fingerprint, g.State, instant(g.Until), g.SettledBy, g.Tries, instant(g.NextAt),
 		instant(g.CreatedAt), instant(g.UpdatedAt), g.Result, row)
+}
+
+func describePayment(p payments.Payment) string {
+	return fmt.Sprintf("%s %q %s %s %d-%d %s %s %s %q %q %s %s", p.ID, p.Caller, p.OrderID, p.MerchantID, p.Amount, p.Refunded, p.Currency,
+		p.Method, p.State, p.ChargeID, p.DeclineCode, instant(p.CreatedAt), instant(p.UpdatedAt))
+}
+
+func describeRefund(r payments.Refund) string {
+	return fmt.Sprintf("%s of %s %q %d %s %s %q %q %s %s", r.ID, r.PaymentID, r.Caller, r.Amount, r.Currency, r.State,
+		r.RefundID, r.FailureCode, instant(r.CreatedAt), instant(r.UpdatedAt))
 }
 
 func instant(t time.Time) string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/inbox"
 )
 
@@ -16,10 +17,13 @@ type Tx interface {
 	Publish(ctx context.Context, e retryproof.Event) error
 	// Once notes a message and reports whether it is the first of its key.
 	Once(ctx context.Context, k retryproof.InboxKey, now time.Time) (first bool, err error)
+	// SettlePayment and SettleRefund move a guard of the table.
+	SettlePayment(ctx context.Context, m effect.Settle) (effect.Settled, error)
+	SettleRefund(ctx context.Context, m effect.Settle) (effect.Settled, error)
 }
 
-func withinCases() []testCase {
-	return []testCase{
+func withinCases(tr Traits) []testCase {
+	cases := []testCase{
 		{"TransactionCommitsEverythingTogether", withinCommits},
 		{"TransactionThatFailsLeavesNothing", withinFails},
 		{"TransactionThatPanicsLeavesNothing", withinPanics},
@@ -28,7 +32,12 @@ func withinCases() []testCase {
 		{"OnceAtOnceIsFirstOnce", withinRace},
 		{"DuplicateLeavesTheTransactionUsable", withinDuplicate},
 		{"SlowTransactionIsNotSkipped", withinSlow},
+		{"SettlementInATransactionIsAllOrNothing", withinSettles},
 	}
+	if !tr.NoRefunds {
+		cases = append(cases, testCase{"RefundThatFailsInATransactionGivesBackWithIt", withinRefund})
+	}
+	return cases
 }
 
 func (w *world) within(fn func(ctx context.Context, tx Tx) error) error {

@@ -19,6 +19,8 @@ type world struct {
 	*testing.T
 	Stores
 	traits Traits
+	// paid are the payments that refunds of a caller's are taken from; see payer.
+	paid map[string]retryproof.ID
 }
 
 // failOnPanic makes a panic a failure of one case. A case may panic because a

@@ -103,7 +103,7 @@ func (i inboxGroups) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
 
 func inDue(plant func(resolve.Store) resolve.Store) func(storetest.Stores) storetest.Stores {
 	return func(s storetest.Stores) storetest.Stores {
-		s.Due, s.Payments.Due = plant(s.Due), plant(s.Payments.Due)
+		s.Due, s.Payments.Due, s.Payments.DueRefunds = plant(s.Due), plant(s.Payments.Due), plant(s.Payments.DueRefunds)
 		return s
 	}
 }

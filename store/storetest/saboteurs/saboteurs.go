@@ -31,7 +31,7 @@ type Saboteur struct {
 // All returns the saboteurs.
 func All() []Saboteur {
 	var out []Saboteur
-	for _, list := range [][]Saboteur{claimFaults(), settleFaults(), outboxFaults(), sagaFaults(), otherFaults(), versionFaults(), locatorFaults()} {
+	for _, list := range [][]Saboteur{claimFaults(), settleFaults(), verdictFaults(), refundFaults(), outboxFaults(), sagaFaults(), otherFaults(), versionFaults(), locatorFaults()} {
 		out = append(out, list...)
 	}
 	return out
@@ -42,7 +42,7 @@ func Right() storetest.Stores {
 	s := memory.New()
 	out := storetest.Stores{
 		Sagas: s.Sagas(), Marks: s.Marks(),
-		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(), PaymentGuards: s.PaymentGuards(),
+		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(), PaymentGuards: s.PaymentGuards(), RefundGuards: s.RefundGuards(),
 		Versions: s.Versions(), Locators: s.Locators(),
 		Within: func(_ context.Context, fn func(tx storetest.Tx) error) error {
 			return s.Within(func(tx *memory.Tx) error { return fn(tx) })
@@ -51,12 +51,13 @@ func Right() storetest.Stores {
 	return out
 }
 
-// inEffects plants a fault in both effect stores; half gives the halves that the
+// inEffects plants a fault in every effect store; half gives the halves that the
 // store is made of.
 func inEffects(plant func(right effect.Store, keys effect.Keys, guards effect.Guards) effect.Store) func(storetest.Stores) storetest.Stores {
 	return func(s storetest.Stores) storetest.Stores {
 		s.Effects = plant(s.Effects, s.Keys, s.Guards)
 		s.Payments.Effects = plant(s.Payments.Effects, s.Keys, s.PaymentGuards)
+		s.Payments.Refunds = plant(s.Payments.Refunds, s.Keys, s.RefundGuards)
 		return s
 	}
 }
