@@ -85,40 +85,50 @@ func (s *System) credit(ctx context.Context, d queue.Delivery) (inbox.Apply, err
 	}, nil
 }
 
+// pageOfOrders is how many payments of one order are read at a time.
+const pageOfOrders = 50
+
 // flagDuplicate looks for another payment of the same order (case 24). Two keys are
 // two payments, and two tabs can pay one order; both charges stand, and a person is
 // told, once, so that one of them can be refunded. It runs for each settled payment
 // after its settlement, so that of two the later look sees both.
 func (s *System) flagDuplicate(ctx context.Context, e succeededEvent) error {
-	const enough = 20
-	all, err := s.deps.Store.Ledger.Payments(ctx, Query{Caller: e.Caller, MerchantID: e.MerchantID, OrderID: e.OrderID, Limit: enough})
-	if err != nil {
-		return err
-	}
+	q := Query{Caller: e.Caller, MerchantID: e.MerchantID, OrderID: e.OrderID, Limit: pageOfOrders}
 	var first Payment
-	for _, p := range all {
-		switch {
-		case p.State != effect.Succeeded:
-		case first.ID == "":
-			first = p
-		case p.ID == e.PaymentID || first.ID == e.PaymentID:
-			if err := s.flag(ctx, p, first); err != nil {
-				return err
+	for {
+		page, err := s.deps.Store.Ledger.Payments(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, p := range page {
+			switch {
+			case p.State != effect.Succeeded:
+			case first.ID == "":
+				first = p
+			case p.ID == e.PaymentID || first.ID == e.PaymentID:
+				if err := s.flag(ctx, p, first); err != nil {
+					return err
+				}
 			}
 		}
+		if len(page) < pageOfOrders {
+			return nil
+		}
+		q.After = page[len(page)-1]
 	}
-	return nil
 }
 
-// flag keeps that an order was paid before, with the payment, and tells a person.
+// flag keeps that an order was paid before, with the payment, and before that tells a
+// person: a crash in between tells them again.
 func (s *System) flag(ctx context.Context, p, first Payment) error {
-	note := &effect.Evidence{Name: resolve.ConflictName("order " + string(first.ID)), Kind: effect.EvidenceConflict, By: "ledger", At: s.deps.Clock.Now(),
-		Seen: fmt.Sprintf("the order was paid before, by %s: refund one of them", first.ID)}
-	out, err := s.engine.Settle(ctx, effect.Settle{ID: p.ID, To: effect.Succeeded, By: "ledger", Now: note.At, Note: note})
-	if err == nil && out.Noted {
-		s.deps.Metrics.Add("retryproof_duplicate_orders_total", 1)
-		s.deps.Log.Error("an order was paid twice under two keys: a person must look", "payment", p.ID, "first", first.ID)
+	now := s.deps.Clock.Now()
+	note := resolve.ConflictNote("order "+string(first.ID), "ledger", fmt.Sprintf("the order was paid before, by %s: refund one of them", first.ID), now)
+	if resolve.Told(ctx, s.deps.Store.Due, p.ID, note.Name) {
+		return nil
 	}
+	s.deps.Metrics.Add("retryproof_duplicate_orders_total", 1)
+	s.deps.Log.Error("an order was paid twice under two keys: a person must look", "payment", p.ID, "first", first.ID)
+	_, err := s.engine.Settle(ctx, effect.Settle{ID: p.ID, To: effect.Succeeded, By: "ledger", Now: now, Note: note})
 	return err
 }
 

@@ -54,6 +54,8 @@ type hook struct {
 	id      retryproof.ID
 	engine  *effect.Engine
 	finding resolve.Finding
+	// evidence is where the effect's evidence is read.
+	evidence resolve.Store
 	// state is the effect's when it was read, ref what it is known by at the PSP.
 	state effect.State
 	ref   string
@@ -65,7 +67,7 @@ type hook struct {
 func (s *System) readWebhook(ctx context.Context, e psp.WebhookEvent) (hook, bool, error) {
 	switch {
 	case e.Charge.Reference != "":
-		h := hook{id: retryproof.ID(e.Charge.Reference), engine: s.engine}
+		h := hook{id: retryproof.ID(e.Charge.Reference), engine: s.engine, evidence: s.deps.Store.Due}
 		p, err := s.deps.Store.Ledger.Payment(ctx, h.id)
 		if retryproof.CodeOf(err) == retryproof.CodeNotFound {
 			h.absent, err = true, nil
@@ -74,7 +76,7 @@ func (s *System) readWebhook(ctx context.Context, e psp.WebhookEvent) (hook, boo
 		}
 		return h, true, err
 	case e.Refund.Reference != "":
-		h := hook{id: retryproof.ID(e.Refund.Reference), engine: s.refunds.engine}
+		h := hook{id: retryproof.ID(e.Refund.Reference), engine: s.refunds.engine, evidence: s.deps.Store.DueRefunds}
 		p, err := s.deps.Store.Ledger.Payment(ctx, retryproof.ID(e.Refund.Payment))
 		var r Refund
 		if err == nil {
@@ -90,22 +92,47 @@ func (s *System) readWebhook(ctx context.Context, e psp.WebhookEvent) (hook, boo
 	return hook{}, false, nil
 }
 
-// contradiction is what a message says against what is final here; empty when it does
-// not. That a payment is paid by another charge, or paid although it had failed, is
-// for a person.
-func (h hook) contradiction(state effect.State, ref string) string {
+// contradiction is what a message says against what is here: a name that tells it from
+// others, and the words; empty when there is none. That a payment is paid by another
+// charge, or paid although it had failed, is for a person, and so is a refund that a
+// bank has sent back.
+func (h hook) contradiction(state effect.State, ref string) (name, says string) {
 	f := h.finding
-	switch {
-	case f.Differs != "":
-		return f.Differs
-	case !state.Final() || f.State != effect.Succeeded:
-		return ""
-	case state != effect.Succeeded:
-		return fmt.Sprintf("it succeeded there and is %s here", state)
-	case ref != "" && f.Ref != ref:
-		return fmt.Sprintf("it succeeded there as %s and here as %s", f.Ref, ref)
+	is := func(there string) (string, string) {
+		return fmt.Sprintf("%s %s although %s", f.Ref, there, state), fmt.Sprintf("it %s there and is %s here", there, state)
 	}
-	return ""
+	switch {
+	case state == effect.Succeeded && f.State == effect.Failed:
+		return is("failed")
+	case (state == effect.Failed || state == effect.Void) && f.State == effect.Succeeded:
+		return is("succeeded")
+	case f.Differs != "":
+		return f.Ref, f.Differs
+	case state == effect.Succeeded && f.State == effect.Succeeded && ref != "" && f.Ref != ref:
+		return f.Ref + " beside " + ref, fmt.Sprintf("it succeeded there as %s and here as %s", f.Ref, ref)
+	}
+	return "", ""
+}
+
+// contradict keeps a contradiction beside the effect, and before that tells a person,
+// once: a crash in between tells them again. With a key the message is recorded in the
+// same transaction (case 25).
+func (s *System) contradict(ctx context.Context, h hook, by, name, says string, key *retryproof.InboxKey) (effect.Settled, error) {
+	now := s.deps.Clock.Now()
+	note := resolve.ConflictNote(name, by, "a webhook about "+h.finding.Ref+": "+says, now)
+	told := resolve.Told(ctx, h.evidence, h.id, note.Name)
+	if !told {
+		s.contradicted(string(h.id), note.Seen)
+	}
+	keep := effect.Settle{ID: h.id, To: effect.Succeeded, By: by, Now: now, Inbox: key, Note: note} // no From: it moves nothing
+	out, err := h.engine.Settle(ctx, keep)
+	if err == nil && out.Repeat && !told { // the message was recorded, and what speaks against us was not
+		keep.Inbox = nil
+		if _, err := h.engine.Settle(ctx, keep); err != nil {
+			return out, err
+		}
+	}
+	return out, err
 }
 
 // applyWebhook records the event and moves what it is about, in one transaction.
@@ -116,15 +143,8 @@ func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent, h hook) (
 		s.deps.Log.Warn("a webhook is about something that is not here", "event", e.ID, "reference", h.id)
 		return "unknown payment", nil
 	}
-	note := func(against string) *effect.Evidence {
-		return &effect.Evidence{Name: resolve.ConflictName(h.finding.Ref), Kind: effect.EvidenceConflict, By: by, Seen: "a webhook about " + h.finding.Ref + ": " + against, At: now}
-	}
-	if against := h.contradiction(h.state, h.ref); against != "" {
-		// Kept with the message in one transaction, so that it is told once (case 25).
-		out, err := h.engine.Settle(ctx, effect.Settle{ID: h.id, To: effect.Succeeded, By: by, Now: now, Inbox: &key, Note: note(against)})
-		if err == nil && out.Noted {
-			s.contradicted(string(h.id), note(against).Seen)
-		}
+	if name, says := h.contradiction(h.state, h.ref); says != "" {
+		out, err := s.contradict(ctx, h, by, name, says, &key)
 		return map[bool]string{true: "repeats dropped", false: "conflict"}[out.Repeat], err
 	}
 	if !h.finding.State.Final() {
@@ -144,13 +164,13 @@ func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent, h hook) (
 	case out.Repeat:
 		return "repeats dropped", nil
 	}
-	// It became final between the read and the settlement. Whether that contradicts the
-	// message is noted apart; a crash in between leaves it to the reconciliation.
+	// It became final between the read and the settlement. What contradicts the message
+	// is noted apart; after a crash in between, the message's repeat or the
+	// reconciliation finds it.
 	if out.Guard != nil {
-		if against := h.contradiction(out.Guard.State, refIn(*out.Guard)); against != "" {
-			again, err := h.engine.Settle(ctx, effect.Settle{ID: h.id, To: effect.Succeeded, By: by, Now: now, Note: note(against)})
-			if err == nil && again.Noted {
-				s.contradicted(string(h.id), note(against).Seen)
+		if name, says := h.contradiction(out.Guard.State, refIn(*out.Guard)); says != "" {
+			if _, err := s.contradict(ctx, h, by, name, says, nil); err != nil {
+				return "", err
 			}
 		}
 	}

@@ -48,7 +48,9 @@ func (v Verdict) Check() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return retryproof.Refused(retryproof.CodeInvalid, "the verdict is refused", errors.Join(errs...))
+	// In the message, since a problem document shows no cause.
+	all := errors.Join(errs...)
+	return retryproof.Refused(retryproof.CodeInvalid, "the verdict is refused: "+strings.ReplaceAll(all.Error(), "\n", "; "), nil)
 }
 
 func isText(s string) bool {
@@ -80,7 +82,9 @@ func (r *Resolver) Decide(ctx context.Context, v Verdict) (effect.Guard, error) 
 	case !out.Moved && (g.State != f.State || g.SettledBy != by):
 		return *g, retryproof.Refused(retryproof.CodeMoved, fmt.Sprintf("it is %s by now, not UNKNOWN; nothing was changed", g.State), nil)
 	default:
-		r.config.Observe("decided", *g)
+		if out.Moved {
+			r.config.Observe("decided", *g)
+		}
 		if g.State == effect.Void { // the guard answers; there is nothing to render
 			return *g, nil
 		}

@@ -90,7 +90,7 @@ func AskRemote(remote Remote, config AskConfig) Ask {
 	config = config.withDefaults()
 	return func(ctx context.Context, g effect.Guard) (effect.Finish, error) {
 		var cause error
-		if config.Clock.Now().Sub(g.CreatedAt) < config.Window-config.Margin {
+		if config.Window > 0 && config.Clock.Now().Sub(g.CreatedAt) < config.Window-config.Margin {
 			callCtx, cancel := config.Clock.WithTimeout(ctx, config.RepeatTimeout)
 			f, err := remote.Repeat(callCtx, g)
 			cancel()

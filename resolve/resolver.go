@@ -15,8 +15,9 @@
 // person can decide, Decide takes their verdict under the same conditions.
 //
 // Crash points: after the lease, it ends and another resolver asks; after the
-// answer, the same question is asked again; after the settlement and before the
-// claim is rewritten, repeats are rendered from the guard.
+// answer, the same question is asked again; after an alert and before it is recorded,
+// the person is told again; after the settlement and before the claim is rewritten,
+// repeats are rendered from the guard.
 package resolve
 
 import (
@@ -224,10 +225,13 @@ func (r *Resolver) settle(ctx context.Context, g effect.Guard) (bool, error) {
 // verdictName names the evidence of the one move to a final state.
 const verdictName = "verdict"
 
-// ConflictName names the evidence of a contradiction.
-func ConflictName(name string) string {
+// ConflictNote is the evidence of a contradiction: what by saw, when. A second one of
+// its name is left, so a name tells one contradiction from another. It keeps within
+// what evidence may hold, whatever the other side has sent.
+func ConflictNote(name, by, seen string, at time.Time) *effect.Evidence {
 	name = "conflict " + clip(name)
-	return strings.ToValidUTF8(name[:min(len(name), effect.MaxEvidenceName)], "")
+	name = strings.ToValidUTF8(name[:min(len(name), effect.MaxEvidenceName)], "")
+	return &effect.Evidence{Name: name, Kind: effect.EvidenceConflict, By: clip(by), Seen: clip(seen), At: at}
 }
 
 // clip keeps a text within what evidence may say, in whole characters. What the other
@@ -241,7 +245,7 @@ func clip(s string) string {
 func (r *Resolver) stillUnknown(ctx context.Context, g effect.Guard, cause error) error {
 	r.config.Observe("still_unknown", g)
 	note := r.note(g, cause)
-	if note != nil && !r.told(ctx, g.ID, note.Name) {
+	if note != nil && !Told(ctx, r.store, g.ID, note.Name) {
 		r.config.Alert(ctx, g, cause)
 	}
 	wait := r.backoff(g.Tries)
@@ -258,7 +262,7 @@ func (r *Resolver) note(g effect.Guard, cause error) *effect.Evidence {
 	var c *Conflict
 	switch {
 	case errors.As(cause, &c):
-		return &effect.Evidence{Name: ConflictName(c.Name), Kind: effect.EvidenceConflict, By: r.token, Seen: clip(c.Seen), At: now}
+		return ConflictNote(c.Name, r.token, c.Seen, now)
 	case g.Tries >= r.config.AlertAfter:
 		return &effect.Evidence{Name: "alert", Kind: effect.EvidenceAlert, By: r.token, At: now,
 			Seen: clip(fmt.Sprintf("%d questions, no evidence; last: %v", g.Tries, cause))}
@@ -266,10 +270,10 @@ func (r *Resolver) note(g effect.Guard, cause error) *effect.Evidence {
 	return nil
 }
 
-// told reports whether a person was told before. When that cannot be read, it was not:
-// twice is better than never.
-func (r *Resolver) told(ctx context.Context, id retryproof.ID, name string) bool {
-	kept, err := r.store.Evidence(ctx, id)
+// Told reports whether evidence of the name is kept beside an effect, so that a person
+// was told before. When that cannot be read, they were not: twice is better than never.
+func Told(ctx context.Context, store Store, id retryproof.ID, name string) bool {
+	kept, err := store.Evidence(ctx, id)
 	return err == nil && slices.ContainsFunc(kept, func(e effect.Evidence) bool { return e.Name == name })
 }
 
