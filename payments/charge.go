@@ -76,16 +76,16 @@ func chargeRequest(key string, p Payment) psp.ChargeRequest {
 // resolver and the webhook alike.
 func (s *System) finding(p Payment, c psp.Charge) resolve.Finding {
 	f := resolve.Finding{Ref: c.ID, State: effect.Unknown}
-	if c.Reference != string(p.ID) {
+	switch {
+	case c.Reference != string(p.ID):
 		f.Differs = fmt.Sprintf("it is about %q, not about this payment", c.Reference)
 		return f
+	case c.Amount != p.Amount || c.Currency != p.Currency:
+		f.Differs = fmt.Sprintf("it is %d %s, the payment is %d %s", c.Amount, c.Currency, p.Amount, p.Currency)
 	}
 	switch c.State {
 	case psp.Succeeded:
 		f.State, f.Finish = effect.Succeeded, s.succeeded(p, Outcome{ChargeID: c.ID})
-		if c.Amount != p.Amount || c.Currency != p.Currency {
-			f.Differs = fmt.Sprintf("it is %d %s, the payment is %d %s", c.Amount, c.Currency, p.Amount, p.Currency)
-		}
 	case psp.Declined:
 		f.State, f.Finish = effect.Failed, s.failed(p, Outcome{ChargeID: c.ID, DeclineCode: c.DeclineCode})
 	}

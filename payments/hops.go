@@ -73,9 +73,13 @@ func (s *System) flushSightings(ctx context.Context) (int, error) {
 	return 0, nil
 }
 
-// paymentOf is the payment that an event id was derived from.
+// paymentOf is the payment that an event id was derived from; empty for the events of
+// refunds, which are no part of the payment's path.
 func paymentOf(eventID string) retryproof.ID {
-	id, _, _ := strings.Cut(eventID, ":")
+	id, what, _ := strings.Cut(eventID, ":")
+	if what != "SUCCEEDED" || !strings.HasPrefix(id, "pay_") {
+		return ""
+	}
 	return retryproof.ID(id)
 }
 

@@ -196,7 +196,7 @@ func (s *System) resolve(w http.ResponseWriter, r *http.Request) {
 	id := retryproof.Of("pay", scope)
 	d, err := s.engine.Resolve(r.Context(), effect.Request{Scope: scope, GuardID: id})
 	if err == nil && d.Verdict == effect.Busy {
-		err = &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeInProgress, RetryAfter: d.RetryAfter,
+		err = &retryproof.Error{Outcome: retryproof.Unknown, Code: retryproof.CodeInProgress, RetryAfter: d.RetryAfter,
 			Message: "the payment with this key is being worked on", Hint: "keep the key and ask again"}
 	}
 	if err != nil {
@@ -225,6 +225,7 @@ func writePayment(w http.ResponseWriter, p Payment) {
 	status := http.StatusOK
 	if !p.State.Final() {
 		w.Header().Set("Location", "/payments/"+string(p.ID))
+		w.Header().Set("Retry-After", "1")
 		status = http.StatusAccepted
 	}
 	w.WriteHeader(status)

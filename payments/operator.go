@@ -2,13 +2,16 @@ package payments
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/httpkey"
 	"github.com/retryproof/retryproof/reconcile"
 	"github.com/retryproof/retryproof/resolve"
 )
@@ -170,18 +173,55 @@ type verdictBody struct {
 	Reason string `json:"reason"`
 }
 
+// maxVerdictBody bounds the body of an operator's request, in bytes.
+const maxVerdictBody = 16 << 10
+
 func readVerdict(w http.ResponseWriter, r *http.Request) (verdictBody, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxVerdictBody))
+	if err != nil {
+		return verdictBody{}, retryproof.Refused(retryproof.CodeTooLarge, fmt.Sprintf("a verdict is at most %d bytes, sent whole", maxVerdictBody), nil)
+	}
+	return parseVerdict(body)
+}
+
+// parseVerdict reads a verdict, or says everything that is wrong with it.
+func parseVerdict(body []byte) (verdictBody, error) {
 	var v verdictBody
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 16<<10))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&v); err != nil {
-		return v, invalid(`a verdict is {"state": "SUCCEEDED|FAILED|VOID", "reference": "…", "reason": "…"}: ` + err.Error())
+	members, err := httpkey.ObjectMembers(body) // strict: UTF-8, surrogates, repeated members
+	if err != nil {
+		return v, err
 	}
-	if v.State == effect.Succeeded && v.Reference == "" {
-		return v, invalid("a SUCCEEDED verdict needs the reference of the charge or refund at the processor")
+	var problems []string
+	refuse := func(is bool, problem string) {
+		if is {
+			problems = append(problems, problem)
+		}
 	}
-	if len(v.Reference) > MaxFieldBytes || strings.ContainsFunc(v.Reference, func(c rune) bool { return c < ' ' || c > '~' }) {
-		return v, invalid(fmt.Sprintf("the reference is up to %d visible ASCII characters", MaxFieldBytes))
+	for _, m := range members {
+		text, isText := m.Text()
+		switch m.Name {
+		case "state":
+			v.State = effect.State(text)
+		case "reference":
+			v.Reference = text
+		case "reason":
+			v.Reason = text
+		default:
+			refuse(true, fmt.Sprintf("a verdict has no %q", m.Name))
+			continue
+		}
+		refuse(!isText, m.Name+" must be a string")
+	}
+	refuse(v.State == effect.Succeeded && v.Reference == "", "a SUCCEEDED verdict needs the reference of the charge or refund at the processor")
+	refuse(v.State == effect.Void && v.Reference != "", "what never ran has no reference at the processor")
+	refuse(len(v.Reference) > MaxFieldBytes || strings.ContainsFunc(v.Reference, func(c rune) bool { return c < ' ' || c > '~' }),
+		fmt.Sprintf("the reference is up to %d visible ASCII characters", MaxFieldBytes))
+	var rest *retryproof.Error
+	if errors.As(resolve.Verdict{ID: "-", By: "-", Finish: effect.Finish{State: v.State}, Reason: v.Reason}.Check(), &rest) {
+		refuse(true, rest.Message)
+	}
+	if len(problems) > 0 {
+		return v, invalid(`a verdict is {"state": "SUCCEEDED|FAILED|VOID", "reference": "…", "reason": "…"}: ` + strings.Join(problems, "; "))
 	}
 	return v, nil
 }
@@ -191,6 +231,9 @@ func (s *System) decidePayment(w http.ResponseWriter, r *http.Request) {
 	id := retryproof.ID(r.PathValue("id"))
 	s.decide(w, r, s.resolver, id, func(v verdictBody) (effect.Finish, error) {
 		p, err := s.deps.Store.Ledger.Payment(r.Context(), id)
+		if err == nil && p.Amount == 0 { // its key was voided before an order came
+			err = movedBy(p.State, p.ChargeID)
+		}
 		switch v.State {
 		case effect.Succeeded:
 			return s.succeeded(p, Outcome{ChargeID: v.Reference}), err
@@ -220,6 +263,14 @@ func (s *System) decideRefund(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// movedBy refuses a verdict on what is final by now.
+func movedBy(state effect.State, ref string) error {
+	if ref != "" {
+		ref = " as " + ref
+	}
+	return retryproof.Refused(retryproof.CodeMoved, fmt.Sprintf("it is %s%s by now, not UNKNOWN; nothing was changed", state, ref), nil)
+}
+
 // decide reads a verdict, applies it, and shows what the payment is then. A verdict on
 // a row that moved meanwhile changes nothing: 409 says what it is now.
 func (s *System) decide(w http.ResponseWriter, r *http.Request, by *resolve.Resolver, id retryproof.ID, finish func(verdictBody) (effect.Finish, error)) {
@@ -232,8 +283,12 @@ func (s *System) decide(w http.ResponseWriter, r *http.Request, by *resolve.Reso
 	if err == nil {
 		f, err = finish(v)
 	}
+	var g effect.Guard
 	if err == nil {
-		_, err = by.Decide(r.Context(), resolve.Verdict{ID: id, Finish: f, By: "operator " + name, Reason: v.Reason})
+		g, err = by.Decide(r.Context(), resolve.Verdict{ID: id, Finish: f, By: "operator " + name, Reason: v.Reason})
+	}
+	if ref := refIn(g); err == nil && v.Reference != "" && ref != v.Reference {
+		err = movedBy(g.State, ref) // their earlier verdict, and not this one
 	}
 	var p operatorPayment
 	if err == nil {

@@ -47,7 +47,7 @@ func (s *System) composeRefunds() error {
 	}
 	s.refunds.keyed, err = httpkey.New(s.refunds.engine, httpkey.Config{
 		Caller:   s.caller,
-		Endpoint: func(r *http.Request) string { return "payments/" + r.PathValue("id") + "/refunds" },
+		Endpoint: refundEndpoint,
 		Arrived:  s.deps.Arrived,
 		Read:     s.readRefund,
 		Render:   renderRefundGuard,
@@ -62,9 +62,27 @@ func (s *System) composeRefunds() error {
 	return err
 }
 
+// refundEndpoint tells a cancel, whose key is ours, from a refund that a client has
+// given the same key.
+func refundEndpoint(r *http.Request) string {
+	what := "/refunds"
+	if isCancel(r) {
+		what = "/cancel"
+	}
+	return "payments/" + r.PathValue("id") + what
+}
+
 // readRefund reads a refund request and the payment that it is about.
 func (s *System) readRefund(r *http.Request, body []byte) (httpkey.Meaning, error) {
+	if r.URL.RawQuery != "" {
+		// A parameter that changed on a retry would make it another refund.
+		return httpkey.Meaning{}, invalid("a refund takes no query parameters")
+	}
 	p, err := s.own(r)
+	if code := retryproof.CodeOf(err); err != nil && (code == "" || code == retryproof.CodeUnknown) {
+		// Not the client's fault: nothing ran, and it must not read "not valid".
+		err = retryproof.Refused(retryproof.CodeUnavailable, "the records cannot be reached", err)
+	}
 	if err != nil {
 		return httpkey.Meaning{}, err
 	}
@@ -77,7 +95,7 @@ func (s *System) readRefund(r *http.Request, body []byte) (httpkey.Meaning, erro
 		if amount, err = parseRefund(body); err != nil {
 			return httpkey.Meaning{}, err
 		}
-		id = retryproof.Of("ref", retryproof.Scope{Endpoint: "payments/" + string(p.ID) + "/refunds", Caller: p.Caller, Key: key})
+		id = retryproof.Of("ref", retryproof.Scope{Endpoint: refundEndpoint(r), Caller: p.Caller, Key: key})
 	}
 	if p.State != effect.Succeeded {
 		return httpkey.Meaning{}, retryproof.Refused(retryproof.CodeMoved, "the payment is "+publicState(p.State)+"; only a SUCCEEDED one can be refunded", nil)
@@ -163,12 +181,13 @@ func (s *System) refundFinding(r Refund, p Payment, got psp.Refund) resolve.Find
 	switch {
 	case got.Reference != string(r.ID):
 		f.Differs = fmt.Sprintf("it is about %q, not about this refund", got.Reference)
-	case got.State == psp.Succeeded:
+	case got.Amount != r.Amount || got.Currency != r.Currency:
+		f.Differs = fmt.Sprintf("it is %d %s, the refund is %d %s", got.Amount, got.Currency, r.Amount, r.Currency)
+	}
+	switch got.State {
+	case psp.Succeeded:
 		f.State, f.Finish = effect.Succeeded, s.refundSucceeded(r, p, RefundOutcome{RefundID: got.ID})
-		if got.Amount != r.Amount || got.Currency != r.Currency {
-			f.Differs = fmt.Sprintf("it is %d %s, the refund is %d %s", got.Amount, got.Currency, r.Amount, r.Currency)
-		}
-	case got.State == psp.Failed:
+	case psp.Failed:
 		f.State, f.Finish = effect.Failed, s.refundFailed(r, RefundOutcome{RefundID: got.ID, FailureCode: got.FailureCode})
 	}
 	return f
