@@ -13,6 +13,7 @@ import (
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/internal/testservice"
 	"github.com/retryproof/retryproof/outbox"
+	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/store/postgres"
 )
 
@@ -177,5 +178,36 @@ func tool(t *testing.T, name string, args ...string) {
 	}
 	if out, err := exec.CommandContext(t.Context(), found[len(found)-1], args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
+const oldPaymentSQL = `INSERT INTO payments (payment_id, client_key, caller_id, endpoint, fingerprint, state, owner, settled_by, tries, created_at, updated_at,
+	order_id, merchant_id, amount, currency, payment_method, psp_charge, decline_code)
+	VALUES ($1, $1, 'u1', 'payments', '1=x', 'SUCCEEDED', '', 'a', 0, 1, 1, 'o1', 'm1', 3000, 'USD', 'card', 'ch_1', '')`
+
+// A program of the earlier schema wrote payments before, and goes on after, refunds came.
+func TestPaymentsOfTheEarlierSchemaCanBeRefunded(t *testing.T) {
+	t.Parallel()
+	place := scratch(t, "verdicts")
+	migrate(t, place, postgres.Up)
+	for state := migrate(t, place, postgres.Status); state[2].Applied; {
+		state = migrate(t, place, postgres.Down)
+	}
+	run(t, place, oldPaymentSQL, "pay_before")
+	migrate(t, place, postgres.Up)
+	run(t, place, oldPaymentSQL, "pay_after")
+	s := open(t, postgres.Config{URL: place})
+	found, err := s.Payments().Ledger.Payments(t.Context(), payments.Query{Limit: 10})
+	if err != nil || len(found) != 2 || found[0].ID != "pay_after" || found[1].ID != "pay_before" {
+		t.Fatalf("got %+v and error %v, want both", found, err)
+	}
+	for _, p := range found {
+		if p.Refunded != 0 {
+			t.Errorf("%s: got %d refunded, want 0", p.ID, p.Refunded)
+		}
+		if _, err := s.Payments().Refunds.Begin(t.Context(), refunding("R"+string(p.ID), p.ID, 3000)); err != nil {
+			t.Errorf("%s: got error %v, want a refund", p.ID, err)
+		}
+		wantRefunded(t, s, p.ID, 3000)
 	}
 }
