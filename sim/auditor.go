@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +30,7 @@ const (
 	HarmLostEvent      = "lost-event"
 	HarmStuck          = "stuck"
 	HarmUnbalancedBook = "unbalanced"
+	HarmNoEvidence     = "no-evidence"
 )
 
 // Violation is a harm that was seen.
@@ -48,9 +48,21 @@ func (v Violation) String() string {
 	return fmt.Sprintf("seed %d: %s at %.6f s: %s", v.Seed, v.Rule, v.AtSeconds, v.What)
 }
 
-// facts are what is true of one payment, outside our databases.
+// facts are what is true of one payment, outside our databases; or of one refund: its
+// charges are then what the processor gave back, its credits what the merchant was
+// debited.
 type facts struct {
 	id string
+	// of is the payment of a refund, "" for a payment. returned is how much of a payment
+	// the processor gave back, but for what will fail.
+	of       string
+	returned int64
+	// failing: what the processor made of the refund is going to fail.
+	failing bool
+	// voided: somebody was told that it is void.
+	voided bool
+	// byOther: a final state was committed by somebody who acts on evidence.
+	byOther bool
 	// order is the buyer and the order's name, once it was charged.
 	order   string
 	charges []string
@@ -67,8 +79,8 @@ type facts struct {
 	settledAs effect.State
 	settledAt time.Duration
 	events    int
-	// saved500: the processor keeps a 500 for the payment's key. Without a charge
-	// nobody can ever prove what became of it: it stays UNKNOWN, rightly.
+	// saved500: the processor keeps a 500, or a refund's refusal, for its key. Without
+	// a charge nobody can ever prove what became of it: it stays UNKNOWN, rightly.
 	saved500 bool
 }
 
@@ -84,6 +96,7 @@ type said struct {
 type auditor struct {
 	w        *World
 	payments []*facts
+	refunds  []*facts
 	byID     map[string]*facts
 	intents  []*Intent
 	byName   map[string]*Intent
@@ -94,9 +107,7 @@ type auditor struct {
 	// counted is how many of the processor's charges were looked at, countedRefunds
 	// how many refunds.
 	counted, countedRefunds int
-	// refunded counts the processor's refunds by our reference.
-	refunded map[string]int
-	told     map[string]*said
+	told                    map[string]*said
 	// asked is what bodies ask for, by the body: tries repeat it.
 	asked map[string]*paymentText
 	// late is the last payment whose event a process received when its push had
@@ -110,7 +121,7 @@ type auditor struct {
 
 func newAuditor(w *World) *auditor {
 	a := &auditor{w: w, byID: map[string]*facts{}, byName: map[string]*Intent{}, byOrder: map[string]*Intent{}, orders: map[string][]string{},
-		told: map[string]*said{}, refunded: map[string]int{}, asked: map[string]*paymentText{}, late: map[*Process]*facts{}}
+		told: map[string]*said{}, asked: map[string]*paymentText{}, late: map[*Process]*facts{}}
 	for _, t := range w.options.Twins {
 		a.blind = a.blind || slices.Contains(Rules(), t.Rule)
 	}
@@ -143,6 +154,32 @@ func (a *auditor) of(id string) *facts {
 	return f
 }
 
+// ofRefund is of for a refund; its payment may not be known yet.
+func (a *auditor) ofRefund(id, payment string) *facts {
+	f := a.byID[id]
+	if f == nil {
+		f = &facts{id: id}
+		a.byID[id] = f
+		a.refunds = append(a.refunds, f)
+	}
+	if f.of == "" {
+		f.of = payment
+	}
+	return f
+}
+
+// about finds what an event is about: its id is the subject's, then ":SUCCEEDED".
+func (a *auditor) about(event string) *facts {
+	id, _, _ := strings.Cut(event, ":SUCCEEDED")
+	if payment, cancel := strings.CutSuffix(id, ":cancel"); cancel {
+		return a.ofRefund(id, payment)
+	}
+	if strings.HasPrefix(id, "ref_") {
+		return a.ofRefund(id, "")
+	}
+	return a.of(id)
+}
+
 // charged: the processor charged a card.
 func (a *auditor) charged(r emulator.ChargeRecord) {
 	f := a.of(r.Reference)
@@ -151,7 +188,15 @@ func (a *auditor) charged(r emulator.ChargeRecord) {
 	if len(f.charges) > 1 {
 		a.harm(HarmDoubleCharge, "payment %s was charged %d times: %v", r.Reference, len(f.charges), f.charges)
 	}
+	a.ranVoid(f)
 	a.attribute(f)
+}
+
+// ranVoid: what somebody was told is void never runs, before or after.
+func (a *auditor) ranVoid(f *facts) {
+	if f.voided && len(f.charges) > 0 {
+		a.harm(HarmVoidedRan, "%s is void, as somebody was told, and ran: %v", f.id, f.charges)
+	}
 }
 
 // attribute finds the orders of a payment's charges. A charge whose payment has no
@@ -176,46 +221,73 @@ func (a *auditor) attribute(f *facts) {
 	}
 }
 
-// refunds: the processor may have given money back. A refund of ours is made once,
+// gaveBack: the processor may have given money back. A refund of ours is made once,
 // whatever it is asked, and all refunds of a payment are at most its charge.
-func (a *auditor) refunds() {
+func (a *auditor) gaveBack(fails bool) {
 	for _, r := range a.w.core.RefundsAfter(a.countedRefunds) {
 		a.countedRefunds++
-		a.refunded[r.Reference]++
-		if n := a.refunded[r.Reference]; n > 1 {
-			a.harm(HarmWrongAmount, "refund %s of %d was made %d times", r.Reference, r.Amount, n)
+		a.w.counts.Refunds++
+		f, p := a.ofRefund(r.Reference, r.Payment), a.of(r.Payment)
+		f.charges = append(f.charges, r.ID)
+		f.amount += r.Amount
+		f.failing = fails && r.Status == "pending"
+		if len(f.charges) > 1 {
+			a.harm(HarmWrongAmount, "refund %s of %d was made %d times", r.Reference, r.Amount, len(f.charges))
 		}
+		if !f.failing {
+			p.returned += r.Amount
+		}
+		if p.returned > p.amount {
+			a.harm(HarmWrongAmount, "payment %s of %d was refunded %d", p.id, p.amount, p.returned)
+		}
+		a.ranVoid(f)
 	}
 }
 
 // settled: a settlement was committed.
-func (a *auditor) settled(s effect.Settle, out effect.Settled) {
-	f := a.of(string(out.Guard.ID))
-	a.attribute(f)
+func (a *auditor) settled(f *facts, s effect.Settle, out effect.Settled) {
+	if f.of == "" {
+		a.attribute(f)
+	}
 	switch {
 	case out.Moved && s.To.Final():
 		a.w.poke("relay")
 		f.events += len(s.Events)
-		if f.settledAs != "" && f.settledAs != s.To && !a.blind {
-			a.harm(HarmContradictory, "payment %s was %s and became %s", s.ID, f.settledAs, s.To)
-		}
-		if f.settledAs == "" {
-			f.settledAs, f.settledAt = s.To, a.w.now
-		}
+		f.byOther = s.Claim == nil
+		a.becomes(f, s.To)
 	case out.Moved && f.settledAs != "" && !a.blind:
-		a.harm(HarmContradictory, "payment %s was %s and became %s", s.ID, f.settledAs, s.To)
+		a.harm(HarmContradictory, "%s was %s and became %s", s.ID, f.settledAs, s.To)
 	case out.Moved && s.To == effect.Unknown:
 		a.w.poke("resolver")
 	}
 }
 
-// sent: an event was handed to the queue. Its payment must have been settled: what
-// is announced was committed before.
+// becomes: a final state was committed.
+func (a *auditor) becomes(f *facts, state effect.State) {
+	switch {
+	case f.settledAs == "":
+		f.settledAs, f.settledAt = state, a.w.now
+	case f.settledAs != state && !a.blind:
+		a.harm(HarmContradictory, "%s was %s and became %s", f.id, f.settledAs, state)
+	}
+}
+
+// factsOf are the facts of a guard.
+func (a *auditor) factsOf(g *effect.Guard, refund bool) *facts {
+	if !refund {
+		return a.of(string(g.ID))
+	}
+	r, _ := g.Row.(payments.Refund)
+	return a.ofRefund(string(g.ID), string(r.PaymentID))
+}
+
+// sent: an event was handed to the queue. What it is about must have been settled:
+// what is announced was committed before.
 func (a *auditor) sent(m queue.Message) {
-	f := a.of(strings.SplitN(m.ID, ":", 2)[0])
+	f := a.about(m.ID)
 	f.sent++
 	if f.settledAs != effect.Succeeded {
-		a.harm(HarmContradictory, "event %s was sent and its payment is %q", m.ID, f.settledAs)
+		a.harm(HarmContradictory, "event %s was sent and what it is about is %q", m.ID, f.settledAs)
 	}
 	a.w.poke("worker")
 }
@@ -227,20 +299,24 @@ func (a *auditor) applied(in inbox.Apply, first bool) {
 	}
 	for _, p := range in.Postings {
 		if strings.HasPrefix(p.Account, "merchant:") {
-			a.credited(strings.SplitN(in.Key.EventID, ":", 2)[0], p.Amount)
+			a.credited(a.about(in.Key.EventID), p.Amount)
 		}
 	}
 }
 
-func (a *auditor) credited(paymentID string, amount int64) {
-	f := a.of(paymentID)
+// credited: the merchant got the money of a payment, or gave that of a refund.
+func (a *auditor) credited(f *facts, amount int64) {
+	how := "credited"
+	if f.of != "" {
+		how, amount = "debited", -amount
+	}
 	f.credits++
 	f.credited += amount
 	if f.credits > 1 {
-		a.harm(HarmDoubleCredit, "payment %s was credited %d times", f.id, f.credits)
+		a.harm(HarmDoubleCredit, "%s was %s %d times", f.id, how, f.credits)
 	}
-	if f.credited > f.amount {
-		a.harm(HarmWrongAmount, "payment %s was credited %d and charged %d", f.id, f.credited, f.amount)
+	if f.credited > f.amount || amount < 0 {
+		a.harm(HarmWrongAmount, "%s was %s %d; the processor moved %d", f.id, how, f.credited, f.amount)
 	}
 }
 
@@ -248,15 +324,13 @@ func (a *auditor) credited(paymentID string, amount int64) {
 // leaves nothing to push.
 func (a *auditor) received(p *Process, d queue.Delivery) {
 	delete(a.late, p)
-	if f := a.byID[strings.SplitN(d.ID, ":", 2)[0]]; f != nil && f.marked {
+	if f := a.about(d.ID); f.marked {
 		a.late[p] = f
 	}
 }
 
 // marked: it was recorded that the provider took the push of an event.
-func (a *auditor) marked(k notify.Key) {
-	a.of(strings.SplitN(k.EventID, ":", 2)[0]).marked = true
-}
+func (a *auditor) marked(k notify.Key) { a.about(k.EventID).marked = true }
 
 // pushed: the provider took a notification of a process.
 func (a *auditor) pushed(p *Process, n push.Notification) {
@@ -280,94 +354,33 @@ func (a *auditor) pushed(p *Process, n push.Notification) {
 // the order that it names. A notification without a replace id still names it.
 func (a *auditor) announced(n push.Notification) *facts {
 	if n.ReplaceID != "" {
-		return a.of(n.ReplaceID)
+		return a.about(n.ReplaceID)
+	}
+	_, order, _ := strings.Cut(n.Body, " for order ")
+	order = n.To + " " + order
+	if strings.HasPrefix(n.Title, "Refund") {
+		return a.announcedRefund(order)
 	}
 	for _, f := range a.payments {
-		if _, order, ok := strings.Cut(n.Body, " for order "); ok && len(f.charges) > 0 && f.order == n.To+" "+order {
+		if len(f.charges) > 0 && f.order == order {
 			return f
 		}
 	}
 	return a.of("")
 }
 
-// answered: the API answered a request that had arrived at the given time.
-func (a *auditor) answered(m Message, r Reply, arrived time.Duration) {
-	if m.Key == "" || (r.Status != 201 && r.Status != 202 && r.Status != 402) {
-		return
-	}
-	asked := a.asked[string(m.Body)]
-	var p paymentText
-	if asked == nil {
-		asked = &paymentText{}
-		a.asked[string(m.Body)] = asked
-		if json.Unmarshal(m.Body, asked) != nil {
-			a.harm(HarmContradictory, "%s was answered %d and had asked for no payment", m.Label, r.Status)
-			return
+// announcedRefund finds a refund of an order, one that was not announced if there is one.
+func (a *auditor) announcedRefund(order string) *facts {
+	var found *facts
+	for _, f := range a.refunds {
+		if f.of != "" && a.of(f.of).order == order && (found == nil || found.pushes > 0) {
+			found = f
 		}
 	}
-	if json.Unmarshal(r.Body, &p) != nil {
-		a.harm(HarmContradictory, "%s was answered %d with a body that is no payment", m.Label, r.Status)
-		return
+	if found == nil {
+		return a.of("")
 	}
-	i := a.byName[m.Label]
-	if i != nil && p.OrderID != i.Order {
-		a.harm(HarmCrossCaller, "%s asked about order %s and was told of order %s", m.Token, i.Order, p.OrderID)
-	}
-	if about, err := a.w.stores.Ledger.Payment(background, idOf(p.ID)); err == nil && about.Caller != m.Token {
-		a.harm(HarmCrossCaller, "%s asked about order %s and was told of the payment %s of %s", m.Token, asked.OrderID, p.ID, about.Caller)
-	}
-	if p.Amount != asked.Amount {
-		a.harm(HarmWrongAmount, "order %s of %d was answered with %d", asked.OrderID, asked.Amount, p.Amount)
-	}
-	a.contradicts(m, p.ID, p.State, arrived)
-}
-
-// paymentText is what requests and answers say of a payment.
-type paymentText struct {
-	ID, State string
-	OrderID   string `json:"order_id"`
-	Amount    int64
-}
-
-// contradicts checks an answer against what was said before under the same key,
-// and against what the payment was when the request arrived. An answer that was
-// written earlier may arrive later; this is told when it is written.
-func (a *auditor) contradicts(m Message, id, state string, arrived time.Duration) {
-	at := m.Token + " " + m.Key
-	before := a.told[at]
-	if before == nil {
-		before = &said{id: id}
-		a.told[at] = before
-	}
-	if before.id != id {
-		a.harm(HarmContradictory, "%s was told of payment %s and then of %s under one key", m.Token, before.id, id)
-	}
-	f := a.byID[id]
-	switch {
-	case state == "SUCCEEDED" || state == "FAILED":
-		if before.final != "" && before.final != state {
-			a.harm(HarmContradictory, "%s was told %s and then %s", m.Token, before.final, state)
-		}
-		if before.final == "" {
-			before.final, before.finalAt = state, a.w.now
-		}
-	case before.final != "" && before.finalAt < arrived:
-		a.harm(HarmContradictory, "%s was told %s, asked again and was told %s", m.Token, before.final, state)
-	case f != nil && f.settledAs != "" && f.settledAt < arrived:
-		a.harm(HarmContradictory, "%s asked about payment %s, which was %s, and was told %s", m.Token, id, f.settledAs, state)
-	}
-}
-
-// unprovable reports that nobody can ever prove what became of an UNKNOWN payment
-// that was not charged, so that it stays UNKNOWN, rightly: the processor keeps a 500
-// for its key, or may have forgotten the key by now.
-func (a *auditor) unprovable(f *facts, p payments.Payment) bool {
-	if p.State != effect.Unknown || len(f.charges) > 0 {
-		return false
-	}
-	c := a.w.options.Config
-	forgotten := c.PSPWindow > 0 && Epoch.Add(a.w.now).Sub(p.CreatedAt) > c.PSPWindow-c.PSPWindowMargin-2*a.w.chaos.Skew
-	return f.saved500 || forgotten
+	return found
 }
 
 func idOf(id string) retryproof.ID { return retryproof.ID(id) }

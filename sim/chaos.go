@@ -32,6 +32,10 @@ type Chaos struct {
 	Error500 float64
 	// WebhookOdd: the webhook comes early, late, twice or never.
 	WebhookOdd float64
+	// Queue: a request waits up to MaxQueue behind the balancer's stamp. Stamp: the
+	// stamp is missing, wrong, of somebody whom nobody trusts, or joined by a client's.
+	Queue, Stamp float64
+	MaxQueue     time.Duration
 	// Skew is the largest clock offset, either way; Drift the largest drift.
 	Skew  time.Duration
 	Drift float64
@@ -57,6 +61,7 @@ func swarm(r *rand.Rand) Chaos {
 		c.Skew = time.Duration(r.IntN(450)) * time.Millisecond
 		c.Drift = 1e-5 * r.Float64()
 	}
+	c.Queue, c.MaxQueue, c.Stamp = draw(0.3), time.Duration(1+r.IntN(20))*time.Second, draw(0.3)
 	return c
 }
 
@@ -77,9 +82,28 @@ type Counts struct {
 	LostReplies int `json:"lost_replies"`
 	Repeats     int `json:"inbox_repeats"`
 	Declines    int `json:"declines"`
-	// Unprovable payments stayed UNKNOWN, since the processor keeps a 500 for
-	// their key and holds no charge.
+	// Unprovable payments and refunds stayed UNKNOWN, since the processor keeps a 500
+	// for their key and holds nothing; a person was told of each.
 	Unprovable int `json:"unprovable"`
+	// Queued requests waited behind the balancer; TooLate ones were refused for it.
+	Queued  int `json:"queued"`
+	TooLate int `json:"too_late"`
+	// StampsIgnored were missing, unreadable, in the future or not the balancer's.
+	StampsIgnored int `json:"stamps_ignored"`
+	// Questions are what buyers asked about their keys, Voids the keys that a question
+	// voided, VoidMet the requests that met such a key.
+	Questions int `json:"questions"`
+	Voids     int `json:"voids"`
+	VoidMet   int `json:"void_met"`
+	// Refunds were made by the processor, RefundsResolved settled by the resolver,
+	// RefundsRefused more than what was left.
+	Refunds         int `json:"refunds"`
+	RefundsResolved int `json:"refunds_resolved"`
+	RefundsRefused  int `json:"refunds_refused"`
+	// Verdicts were given by an operator, VerdictsMoved came too late to change
+	// anything.
+	Verdicts      int `json:"verdicts"`
+	VerdictsMoved int `json:"verdicts_moved"`
 }
 
 // Add adds another run's counts.
@@ -99,6 +123,17 @@ func (c *Counts) Add(o Counts) {
 	c.Repeats += o.Repeats
 	c.Declines += o.Declines
 	c.Unprovable += o.Unprovable
+	c.Queued += o.Queued
+	c.TooLate += o.TooLate
+	c.StampsIgnored += o.StampsIgnored
+	c.Questions += o.Questions
+	c.Voids += o.Voids
+	c.VoidMet += o.VoidMet
+	c.Refunds += o.Refunds
+	c.RefundsResolved += o.RefundsResolved
+	c.RefundsRefused += o.RefundsRefused
+	c.Verdicts += o.Verdicts
+	c.VerdictsMoved += o.VerdictsMoved
 }
 
 // Missing names what a batch never met although it should have: faults that no run
@@ -111,6 +146,9 @@ func (c Counts) Missing() []string {
 	}{
 		{"crashes", c.Crashes}, {"takeovers", c.Takeovers}, {"fenced writes", c.Fenced}, {"lost commits", c.LostCommits},
 		{"redeliveries", c.Redelivered}, {"replays", c.Replays}, {"pauses", c.Pauses}, {"resolved", c.Resolved}, {"inbox repeats", c.Repeats},
+		{"queued requests", c.Queued}, {"requests too late", c.TooLate}, {"stamps ignored", c.StampsIgnored}, {"questions", c.Questions}, {"voids", c.Voids},
+		{"void keys met", c.VoidMet}, {"refunds", c.Refunds}, {"refunds resolved", c.RefundsResolved}, {"refunds refused", c.RefundsRefused},
+		{"verdicts", c.Verdicts}, {"verdicts too late", c.VerdictsMoved},
 	} {
 		if x.n == 0 {
 			out = append(out, x.name)

@@ -22,6 +22,15 @@ type Habits struct {
 	// ComeBack is the probability that a buyer who returns late does so although
 	// the answer was definite.
 	ComeBack float64
+	// Hurry is the probability that a buyer waits for an answer for 1 to 3 s only.
+	Hurry float64
+	// Ask is the probability that a buyer asks what became of a key, AskFirst that
+	// it does so before the first try.
+	Ask, AskFirst float64
+	// Trust makes all buyers trust formula 2; see Plan.trust.
+	Trust bool
+	// Refund is the probability that a buyer wants money back.
+	Refund float64
 	// Pause is the longest pause between two tries. Defaults to 2 s.
 	Pause time.Duration
 }
@@ -48,6 +57,18 @@ func (p *Plan) tempt(r *rand.Rand) {
 	if r.IntN(6) == 0 {
 		p.Silence = Silence{From: time.Duration(r.IntN(20000)) * time.Millisecond, For: time.Duration(5+r.IntN(200)) * time.Second}
 	}
+	p.Habits.Hurry = 0.2
+	if r.IntN(2) == 0 {
+		p.Habits.Ask, p.Habits.AskFirst = 0.7, 0.1
+	}
+	if r.IntN(2) == 0 {
+		p.Habits.Refund = 0.7
+	}
+	p.Operator = r.IntN(3) == 0
+	p.Config.AlertAfter = 4
+	if r.IntN(6) == 0 {
+		p.trust()
+	}
 	if p.Config.ResolveUnknownOnly {
 		p.Habits.Late = 1 // such a resolver leaves PENDING payments to their buyers
 	}
@@ -56,7 +77,11 @@ func (p *Plan) tempt(r *rand.Rand) {
 // Silence is a time in which the processor works and nobody hears of it: its answers
 // are lost and its webhooks wait. It ends with the time, not with the faults. The
 // zero value is none.
-type Silence struct{ From, For time.Duration }
+type Silence struct {
+	From, For time.Duration
+	// WebhooksHeard lets the webhooks through.
+	WebhooksHeard bool
+}
 
 // unheard reports whether the processor's words are lost now.
 func (w *World) unheard() bool {
@@ -75,4 +100,19 @@ func (p *Plan) edit() {
 // processor's: a pause, a slow way, a copy of the request, and twice the skew.
 func (o *Options) forgetKeys(after time.Duration) {
 	o.KeyMemory, o.Config.PSPWindow, o.Config.PSPWindowMargin = after, after, time.Minute
+}
+
+// trustAfter is how long after a send a trusting buyer takes the server's deadline for
+// over: 5 s, and what may lie before the stamp, up to 4.6 s, between a late claim's
+// look at the clock and its commit, and between the clocks.
+const trustAfter = 13 * time.Second
+
+// trust makes a world in which formula 2 holds, with buyers who count on it: nothing
+// stands still between a look at the clock and what follows, and the balancer's stamps
+// are right.
+func (p *Plan) trust() {
+	p.Habits.Trust = true
+	c := &p.Chaos
+	c.Pause, c.Late, c.Stamp = 0, 0, 0
+	c.MaxSlow, c.Skew = min(c.MaxSlow, 500*time.Millisecond), min(c.Skew, 100*time.Millisecond)
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/retryproof/retryproof/deadline"
 	"github.com/retryproof/retryproof/psp/emulator"
 )
 
@@ -22,6 +23,11 @@ type Message struct {
 	Token, Key   string
 	Header       http.Header
 	Body         []byte
+	// Queued is how long it waits between the balancer's stamp and the node.
+	Queued time.Duration
+	// stamps and remote are the balancer's.
+	stamps []string
+	remote string
 }
 
 // Reply is an answer of the API.
@@ -29,8 +35,8 @@ type Reply struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	// At is when the server had written it.
-	At time.Duration
+	// At is when the server had written it, Began when it saw the request.
+	At, Began time.Duration
 }
 
 var errConnection = errors.New("sim: connection refused")
@@ -65,7 +71,7 @@ func (m Message) request() (*http.Request, error) {
 	if method == "" {
 		method = http.MethodPost
 	}
-	h := make(http.Header, 3+len(m.Header))
+	h := make(http.Header, 4+len(m.Header))
 	for name, values := range m.Header { // order: copied into a map
 		h[name] = values
 	}
@@ -75,35 +81,50 @@ func (m Message) request() (*http.Request, error) {
 	if m.Key != "" {
 		h["Idempotency-Key"] = []string{m.Key}
 	}
+	if m.stamps != nil {
+		h[deadline.HeaderRequestStart] = m.stamps
+	}
 	h["Content-Type"] = []string{"application/json"}
-	return &http.Request{Method: method, URL: u, Header: h, Host: "api", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	return &http.Request{Method: method, URL: u, Header: h, Host: "api", RemoteAddr: m.remote, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: io.NopCloser(bytes.NewReader(m.Body)), ContentLength: int64(len(m.Body)), RequestURI: m.Path}, nil
 }
 
-// Deliver hands the message to a node after the given time, in a task of that node,
-// and calls answered with the reply as the server wrote it. A node that is dead at
-// that time refuses; one that dies meanwhile never answers.
+// Deliver hands the message to a node after the given time: the balancer stamps it, it
+// waits as long as it says, and then a task of that node serves it; answered is called
+// with the reply as the server wrote it. A node that is dead by then refuses; one that
+// dies meanwhile never answers.
 func (w *World) Deliver(n *Node, after time.Duration, m Message, answered func(Reply, error)) {
 	w.After(after, func() {
-		if n.p.dead {
-			w.trace.add(w.now, n.Name, "http "+m.Label, "refused", "")
-			answered(Reply{}, errConnection)
+		m = w.stamp(m)
+		if m.Queued == 0 {
+			w.serve(n, m, answered)
 			return
 		}
-		p, system := n.p, n.System
-		w.Go(p, 0, func() {
-			p.resumeAfterPause()
-			r, err := m.request()
-			if err != nil {
-				panic(err)
-			}
-			rec := &recorder{header: http.Header{}}
-			w.trace.add(w.now, p.Name, "http "+m.Label, "arrives", "")
-			system.Handler().ServeHTTP(rec, r)
-			rec.WriteHeader(http.StatusOK)
-			w.trace.add(w.now, p.Name, "http "+m.Label, statusText(rec.status), "")
-			answered(Reply{Status: rec.status, Header: rec.header, Body: rec.body.Bytes(), At: w.now}, nil)
-		})
+		w.After(m.Queued, func() { w.serve(n, m, answered) })
+	})
+}
+
+// serve lets the node's present life serve the message.
+func (w *World) serve(n *Node, m Message, answered func(Reply, error)) {
+	if n.p.dead {
+		w.trace.add(w.now, n.Name, "http "+m.Label, "refused", "")
+		answered(Reply{}, errConnection)
+		return
+	}
+	p, system := n.p, n.System
+	w.Go(p, 0, func() {
+		p.resumeAfterPause()
+		r, err := m.request()
+		if err != nil {
+			panic(err)
+		}
+		rec := &recorder{header: http.Header{}}
+		began := w.now
+		w.trace.add(w.now, p.Name, "http "+m.Label, "arrives", "")
+		system.Handler().ServeHTTP(rec, r)
+		rec.WriteHeader(http.StatusOK)
+		w.trace.add(w.now, p.Name, "http "+m.Label, statusText(rec.status), "")
+		answered(Reply{Status: rec.status, Header: rec.header, Body: rec.body.Bytes(), At: w.now, Began: began}, nil)
 	})
 }
 
@@ -165,10 +186,11 @@ func (w *World) Exchange(p *Process, m Message, timeout time.Duration) (Reply, b
 				w.trace.add(w.now, "net", "http "+m.Label, "lost", "")
 				return
 			}
-			arrived := w.now
+			m := m
+			m.Queued = w.queued(m.Label)
 			w.Deliver(n, 0, m, func(r Reply, err error) {
 				if err == nil {
-					w.audit.answered(m, r, arrived)
+					w.audit.answered(m, r, r.Began)
 				}
 				if copied || w.chance(w.chaos.Lose) {
 					w.counts.LostReplies++
@@ -194,7 +216,7 @@ type deliverer struct{ w *World }
 func (d deliverer) Deliver(_ context.Context, payload []byte, signature string) error {
 	w := d.w
 	m := Message{Label: "webhook", Path: "/webhooks/psp", Body: payload, Header: http.Header{emulator.SignatureHeader: {signature}}}
-	if w.unheard() {
+	if w.unheard() && !w.options.Silence.WebhooksHeard {
 		return errConnection
 	}
 	if r, ok := w.Exchange(w.processor, m, 10*time.Second); ok && r.Status/100 == 2 {
@@ -229,28 +251,56 @@ func (w *World) spoilCharge() {
 	if !w.faulty {
 		return
 	}
-	c := &w.chaos
-	var faults []emulator.Fault
-	if w.chance(c.Decline) {
-		faults = append(faults, emulator.Fault{Operation: "charge", Do: emulator.Decline})
+	w.spoil(append(w.refusal(emulator.OperationCharge), w.oddWebhook(emulator.OperationCharge)...))
+}
+
+// spoilRefund does so with a refund, which may also be undecided for a while. It
+// reports whether one that is would fail in the end.
+func (w *World) spoilRefund() (fails bool) {
+	if !w.faulty {
+		return false
 	}
-	if w.chance(c.Error500) {
-		when := emulator.When("before")
-		if w.pick(2) == 0 {
-			when = "after"
+	faults := w.refusal(emulator.OperationRefund)
+	if w.chance(w.chaos.Error500) {
+		fate := emulator.Fault{Operation: emulator.OperationRefund, Do: emulator.Processing, By: time.Second + w.extent(40*time.Second)}
+		if fails = w.pick(2) == 0; fails {
+			fate.Do = emulator.FailPending
 		}
-		faults = append(faults, emulator.Fault{Operation: "charge", Do: emulator.Error500, When: when})
+		faults = append(faults, fate)
 	}
-	if w.chance(c.WebhookOdd) {
-		odd := []emulator.Fault{
-			{Operation: "charge", Do: emulator.WebhookLate, By: time.Second + w.extent(20*time.Second)},
-			{Operation: "charge", Do: emulator.WebhookTwice, By: w.extent(5 * time.Second)},
-			{Operation: "charge", Do: emulator.WebhookNever},
-		}
-		faults = append(faults, odd[w.pick(len(odd))])
-	}
+	w.spoil(append(faults, w.oddWebhook(emulator.OperationRefund)...))
+	return fails
+}
+
+func (w *World) spoil(faults []emulator.Fault) {
 	w.core.ClearFaults()
 	if err := w.core.AddFaults(faults...); err != nil {
-		panic(err) // the faults above are fixed
+		panic(err) // the faults are fixed
 	}
+}
+
+func (w *World) refusal(op emulator.Operation) (faults []emulator.Fault) {
+	if w.chance(w.chaos.Decline) {
+		faults = append(faults, emulator.Fault{Operation: op, Do: emulator.Decline})
+	}
+	if w.chance(w.chaos.Error500) {
+		when := emulator.BeforeEffect
+		if w.pick(2) == 0 {
+			when = emulator.AfterEffect
+		}
+		faults = append(faults, emulator.Fault{Operation: op, Do: emulator.Error500, When: when})
+	}
+	return faults
+}
+
+func (w *World) oddWebhook(op emulator.Operation) []emulator.Fault {
+	if !w.chance(w.chaos.WebhookOdd) {
+		return nil
+	}
+	odd := []emulator.Fault{
+		{Operation: op, Do: emulator.WebhookLate, By: time.Second + w.extent(20*time.Second)},
+		{Operation: op, Do: emulator.WebhookTwice, By: w.extent(5 * time.Second)},
+		{Operation: op, Do: emulator.WebhookNever},
+	}
+	return odd[w.pick(len(odd)):][:1]
 }

@@ -205,8 +205,12 @@ func (s pspSeam) Find(ctx context.Context, reference string) ([]psp.Charge, erro
 func (s pspSeam) Refund(ctx context.Context, r psp.RefundRequest) (psp.Refund, error) {
 	w := s.x.w
 	return ask(s, ctx, "psp refund", r.Reference, func() (psp.Refund, error) {
+		fails := w.spoilRefund()
 		got, err := s.in.Refund(background, r)
-		w.audit.refunds()
+		w.audit.gaveBack(fails)
+		if code := retryproof.CodeOf(err); code == retryproof.CodeUnknown || code == retryproof.CodePermanent || code == retryproof.CodeInvalid {
+			w.audit.ofRefund(r.Reference, r.Payment).saved500 = true
+		}
 		w.pumpWebhooks()
 		return got, err
 	})

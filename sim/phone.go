@@ -19,9 +19,11 @@ type Intent struct {
 	EditedFrom int
 	// Key is the key in the buyer's journal.
 	Key string
-	// Done is the state of the definite answer: "SUCCEEDED" or "FAILED"; empty
-	// while there is none.
-	Done string
+	// Done is the state of the definite answer: "SUCCEEDED", "FAILED" or "VOID"; empty
+	// while there is none. PaymentID is the payment of the last answer.
+	Done, PaymentID string
+	// Renewed counts the keys that were taken after a void one.
+	Renewed int
 	// GaveUp says that the buyer stopped asking.
 	GaveUp bool
 }
@@ -41,6 +43,16 @@ type Buyer struct {
 	ComesBack bool
 	// PaysAgain takes another key after a definite refusal.
 	PaysAgain bool
+	// Asks makes the buyer ask what became of a key that has no definite answer when
+	// patience ends, AsksBetween between two tries, AsksFirst before the first.
+	Asks, AsksBetween, AsksFirst bool
+	// Trusts makes the buyer trust that what has not begun by Trust after the send never
+	// will: who finds nothing then pays again. Right where formula 2 holds.
+	Trusts bool
+	// Refunds is what the buyer wants back of each payment.
+	Refunds Refunding
+	// Question is how the buyer asks; the rule is POST /payments/resolve.
+	Question func(b *Buyer, i *Intent, key string) Message
 	// KeyOf makes the key of a try; the rule is the intent's own key every time.
 	KeyOf func(i *Intent, try int) string
 	// BodyOf makes the body of a try.
@@ -79,6 +91,7 @@ func (b *Buyer) run(w *World, p *Process, done func()) {
 			i.Done, i.Key = "", i.Key+"-again"
 			b.pay(w, p, i)
 		}
+		b.refund(w, p, i)
 	}
 	open := func(i *Intent) bool { return i.Done == "" || b.ComesBack }
 	if b.LateReturn > 0 && slices.ContainsFunc(b.Intents, open) {
@@ -95,12 +108,30 @@ func (b *Buyer) run(w *World, p *Process, done func()) {
 	done()
 }
 
+// pay tries until there is a definite answer or patience ends; a key that is void
+// makes room for another, with new patience.
 func (b *Buyer) pay(w *World, p *Process, i *Intent) {
-	for try := 0; try < b.Patience && i.Done == ""; try++ {
+	if b.AsksFirst {
+		b.ask(w, p, i, 0)
+	}
+	renewed := i.Renewed
+	for try, left := 0, b.Patience; i.Done == "" && left > 0; try, left = try+1, left-1 {
 		if try > 0 {
 			_ = w.wait(nil, w.upTo(b.Pause)+100*time.Millisecond)
 		}
+		sent := w.now
 		b.try(w, p, i, try)
+		switch {
+		case i.Done != "" || i.Renewed > renewed:
+		case b.Trusts:
+			_ = w.wait(nil, sent+trustAfter-w.now)
+			b.look(w, p, i, try)
+		case b.AsksBetween && w.rand.IntN(2) == 0, b.Asks && left == 1:
+			b.ask(w, p, i, try)
+		}
+		if i.Renewed > renewed {
+			renewed, left = i.Renewed, b.Patience
+		}
 	}
 }
 
@@ -113,16 +144,31 @@ func (b *Buyer) try(w *World, p *Process, i *Intent, try int) {
 	switch r.Status {
 	case 201:
 		i.Done = "SUCCEEDED"
+		i.PaymentID = paymentIn(r)
 	case 402:
 		i.Done = "FAILED"
+	case 409:
+		if isVoid(r) {
+			i.renew()
+		}
 	case 422:
 		i.Done = "REFUSED"
 	}
 }
 
+// renew takes another key, since the old one is void. A buyer whose keys are void
+// again and again gives up.
+func (i *Intent) renew() {
+	if i.Renewed++; i.Renewed > 3 {
+		i.Done = "VOID"
+		return
+	}
+	i.Key += "-new"
+}
+
 // newBuyer returns a buyer with n intents.
 func newBuyer(w *World, name string, n int, h Habits) *Buyer {
-	b := &Buyer{Name: name, Timeout: 10 * time.Second, Patience: 4 + w.rand.IntN(8),
+	b := &Buyer{Name: name, Timeout: 10 * time.Second, Patience: 4 + w.rand.IntN(8), Question: resolveKey,
 		KeyOf:  func(i *Intent, _ int) string { return i.Key },
 		BodyOf: func(i *Intent, try int) []byte { return body(i, i.amount(try)) }}
 	if w.rand.Float64() < h.Late {
@@ -132,6 +178,16 @@ func newBuyer(w *World, name string, n int, h Habits) *Buyer {
 		b.Pause = 2 * time.Second
 	}
 	b.ComesBack, b.PaysAgain = w.rand.Float64() < h.ComeBack, w.rand.Float64() < h.PayAgain
+	if w.rand.Float64() < h.Hurry {
+		b.Timeout = time.Second + w.upTo(2*time.Second)
+	}
+	b.Asks, b.AsksBetween, b.AsksFirst = w.rand.Float64() < h.Ask, w.rand.Float64() < h.Ask/2, w.rand.Float64() < h.AskFirst
+	if h.Trust {
+		b.Timeout, b.Trusts = 10*time.Second, true
+	}
+	if w.rand.Float64() < h.Refund {
+		b.Refunds = Refunding(1 + w.rand.IntN(4))
+	}
 	for k := range n {
 		i := &Intent{Name: fmt.Sprintf("%s-%d", name, k), Buyer: name, Merchant: fmt.Sprintf("m%d", 1+w.rand.IntN(2)),
 			Amount: 100 + w.rand.Int64N(9000), Key: fmt.Sprintf("key-%d-%s-%d", w.options.Seed, name, k)}

@@ -3,10 +3,6 @@ package sim
 import (
 	"math/rand/v2"
 	"time"
-
-	"github.com/retryproof/retryproof/effect"
-	"github.com/retryproof/retryproof/notify"
-	"github.com/retryproof/retryproof/payments"
 )
 
 // Result is one run of one world.
@@ -41,6 +37,8 @@ type Plan struct {
 	GrayFailure bool
 	// Habits are what buyers do.
 	Habits Habits
+	// Operator gives verdicts about what no machine can settle.
+	Operator bool
 }
 
 // PlanOf draws a plan from a seed: which faults, how often, how many nodes.
@@ -81,6 +79,9 @@ func Run(p Plan) (Result, error) {
 		return Result{}, err
 	}
 	left := w.sendBuyers(p)
+	if p.Operator {
+		w.startOperator()
+	}
 	slice := 250 * time.Millisecond
 	for w.now < p.FaultsFor && *left > 0 && w.audit.violation == nil {
 		w.Run(w.now + slice)
@@ -164,84 +165,7 @@ func (w *World) sendBuyers(p Plan) *int {
 
 // heal ends the faults: what crashed comes back at once, what was lost stays lost.
 func (w *World) heal() {
-	w.faulty, w.healed = false, true
+	w.faulty, w.healed, w.healedAt = false, true, w.now
+	w.balancer.offset, w.balancer.drift = 0, 0
 	w.core.ClearFaults()
-}
-
-// settled reports whether nothing is left to do.
-func (w *World) settled() bool {
-	a, err := w.stores.Ledger.Audit(background)
-	return err == nil && a.ByState[effect.Pending] == 0 && a.ByState[effect.Unknown] == w.audit.unproved() && a.OutboxWaiting == 0 && a.IntentsPending == 0 &&
-		a.Credits == a.ByState[effect.Succeeded]
-}
-
-// unproved counts payments that must stay UNKNOWN.
-func (a *auditor) unproved() int64 {
-	n := int64(0)
-	for _, f := range a.payments {
-		if len(f.charges) > 0 || f.settledAs != "" {
-			continue
-		}
-		if p, err := a.w.stores.Ledger.Payment(background, idOf(f.id)); err == nil && a.unprovable(f, p) {
-			n++
-		}
-	}
-	return n
-}
-
-// end judges what is left when everything should be settled.
-func (a *auditor) end() {
-	for _, f := range a.payments {
-		p, err := a.w.stores.Ledger.Payment(background, idOf(f.id))
-		switch {
-		case err != nil && len(f.charges) > 0:
-			a.harm(HarmLostEffect, "charge %s has no payment", f.charges[0])
-		case err != nil:
-		case p.State == effect.Failed && len(f.charges) > 0:
-			a.harm(HarmLostEffect, "payment %s is FAILED and was charged %s", f.id, f.charges[0])
-		case a.unprovable(f, p):
-			a.w.counts.Unprovable++
-		case !p.State.Final():
-			a.harm(HarmStuck, "payment %s is still %s", f.id, p.State)
-		case p.State == effect.Succeeded:
-			a.endSucceeded(f, p)
-		}
-	}
-	audit, err := a.w.stores.Ledger.Audit(background)
-	if err != nil {
-		a.harm(HarmStuck, "the ledger cannot be audited: %v", err)
-		return
-	}
-	if audit.Unbalanced > 0 || audit.WrongBalance > 0 {
-		a.harm(HarmUnbalancedBook, "%d entries do not sum to 0, %d balances are not their sum", audit.Unbalanced, audit.WrongBalance)
-	}
-	for _, i := range a.intents {
-		said := a.told[i.Buyer+" "+i.Key]
-		if i.Done == "SUCCEEDED" && len(a.orders[i.order()]) == 0 {
-			a.harm(HarmContradictory, "order %s was answered SUCCEEDED and never charged", i.Order)
-		}
-		if said != nil && i.Done == "FAILED" && len(a.orders[i.order()]) > 0 {
-			a.harm(HarmLostEffect, "order %s was answered FAILED and charged", i.Order)
-		}
-	}
-}
-
-func (a *auditor) endSucceeded(f *facts, p payments.Payment) {
-	switch {
-	case len(f.charges) == 0:
-		a.harm(HarmContradictory, "payment %s is SUCCEEDED and was never charged", f.id)
-	case f.credits == 0 && f.sent == 0:
-		a.harm(HarmLostEvent, "payment %s is SUCCEEDED and its event was never sent", f.id)
-	case f.credits == 0:
-		a.harm(HarmLostEffect, "payment %s is SUCCEEDED and was never credited", f.id)
-	case f.credited != p.Amount:
-		a.harm(HarmWrongAmount, "payment %s of %d was credited %d", f.id, p.Amount, f.credited)
-	case f.pushes == 0:
-		a.harm(HarmMissingNotice, "payment %s is SUCCEEDED and nobody was told", f.id)
-	default:
-		intent, err := a.w.stores.Notify.Intent(background, notify.Key{EventID: f.id + ":SUCCEEDED", Channel: "push"})
-		if err == nil && intent != nil && intent.State == notify.Pending && !a.blind {
-			a.harm(HarmStuck, "the notification of payment %s is still PENDING", f.id)
-		}
-	}
 }

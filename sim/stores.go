@@ -18,7 +18,7 @@ import (
 // called with a context that never ends: a call that was sent runs to its end.
 func (x *seam) stores(in payments.Stores) payments.Stores {
 	return payments.Stores{
-		Effects: effects{x, in.Effects}, Due: due{x, in.Due}, Refunds: effects{x, in.Refunds}, DueRefunds: due{x, in.DueRefunds}, Outbox: box{x, in.Outbox}, Inbox: inboxes{x, in.Inbox},
+		Effects: effects{x, in.Effects, false}, Due: due{x, in.Due}, Refunds: effects{x, in.Refunds, true}, DueRefunds: due{x, in.DueRefunds}, Outbox: box{x, in.Outbox}, Inbox: inboxes{x, in.Inbox},
 		Notify: intents{x, in.Notify}, Ledger: books{x, in.Ledger, in.RefundList}, RefundList: books{x, in.Ledger, in.RefundList}, Hops: hopSeam{x, in.Hops}, Janitor: janitor{x, in.Janitor},
 	}
 }
@@ -28,10 +28,19 @@ var background = context.Background()
 type effects struct {
 	x  *seam
 	in effect.Store
+	// refunds says that it is the store of refunds.
+	refunds bool
 }
 
 func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error) {
-	return call(e.x, ctx, "store", "begin", string(b.GuardID), func() (effect.Seen, error) { return e.in.Begin(background, b) })
+	return call(e.x, ctx, "store", "begin", string(b.GuardID), func() (effect.Seen, error) {
+		seen, err := e.in.Begin(background, b)
+		if err == nil && b.Void && seen.Guard != nil && seen.Guard.State == effect.Void {
+			a := e.x.w.audit
+			a.becomes(a.factsOf(seen.Guard, e.refunds), effect.Void)
+		}
+		return seen, err
+	})
 }
 
 func (e effects) Adopt(ctx context.Context, a effect.Adopt) (effect.Seen, error) {
@@ -42,7 +51,8 @@ func (e effects) Settle(ctx context.Context, s effect.Settle) (effect.Settled, e
 	return call(e.x, ctx, "store", "settle "+string(s.To), string(s.ID), func() (effect.Settled, error) {
 		out, err := e.in.Settle(background, s)
 		if err == nil && out.Guard != nil {
-			e.x.w.audit.settled(s, out)
+			a := e.x.w.audit
+			a.settled(a.factsOf(out.Guard, e.refunds), s, out)
 		}
 		return out, err
 	})

@@ -115,7 +115,7 @@ func (l *lives) revive() {
 		}
 		p := NewProcess(l.w.Scheduler, nodeName("api", i), 0, 0)
 		x := &seam{l.w, p}
-		h, err := l.subject.Handler(Env{Store: effects{x, l.store}, Clock: p.Clock(), Rand: random{l.w},
+		h, err := l.subject.Handler(Env{Store: effects{x: x, in: l.store}, Clock: p.Clock(), Rand: random{l.w},
 			Outside: func(ctx context.Context, name string, do func() error) error {
 				_, err := call(x, ctx, "outside", name, "", func() (struct{}, error) { return struct{}{}, do() })
 				return err

@@ -72,15 +72,19 @@ type World struct {
 	queue  queue.Queue
 	core   *emulator.Core
 	phones *pushemulator.Emulator
-	// outside never dies: the processor, the push provider, the network.
-	processor, outside *Process
-	nodes              []*Node
-	processes          []*Process
-	pumping            bool
+	// outside never dies: the processor, the push provider, the network. Nor does the
+	// load balancer, whose clock may be off.
+	processor, outside, balancer *Process
+	nodes                        []*Node
+	processes                    []*Process
+	pumping                      bool
 	// losing are the numbers of replies of the processor that a story loses.
 	losing map[string]int
 	// healed says that restarts come at once and clocks are right.
-	healed bool
+	healed   bool
+	healedAt time.Duration
+	// operated says that there is an operator.
+	operated bool
 }
 
 // Node is one role of the system and its present life.
@@ -109,7 +113,9 @@ func NewWorld(o Options) (*World, error) {
 	w.audit = newAuditor(w)
 	w.outside = NewProcess(w.Scheduler, "outside", 0, 0)
 	w.processor = NewProcess(w.Scheduler, "psp", 0, 0)
-	w.processes = append(w.processes, w.outside, w.processor)
+	w.balancer = NewProcess(w.Scheduler, "lb", 0, 0)
+	w.skew(w.balancer)
+	w.processes = append(w.processes, w.outside, w.processor, w.balancer)
 	if o.Stores != nil {
 		w.stores = *o.Stores
 	} else {
@@ -148,12 +154,8 @@ func (w *World) Boot(role, name string, loops bool) (*Node, error) {
 		i = len(w.nodes) - 1
 	}
 	n := w.nodes[i]
-	offset, drift := time.Duration(0), 0.0
-	if w.chaos.Skew > 0 && !w.healed {
-		offset = w.upTo(2*w.chaos.Skew) - w.chaos.Skew
-		drift = (2*w.rand.Float64() - 1) * w.chaos.Drift
-	}
-	n.p = NewProcess(w.Scheduler, name, offset, drift)
+	n.p = NewProcess(w.Scheduler, name, 0, 0)
+	w.skew(n.p)
 	w.processes = append(slices.DeleteFunc(w.processes, (*Process).Dead), n.p)
 	x := &seam{w, n.p}
 	authenticate := w.options.Authenticate
@@ -162,7 +164,13 @@ func (w *World) Boot(role, name string, loops bool) (*Node, error) {
 	}
 	deps := payments.Deps{
 		Store: x.stores(w.stores), Queue: queueSeam{x, w.queue}, PSP: pspSeam{x, emulator.Direct{Core: w.core}}, Push: pushSeam{x, w.phones},
-		Authenticate: authenticate, Clock: n.p.Clock(), Rand: random{w}, Log: silent, Metrics: &metrics{w},
+		Authenticate: authenticate, Operator: operatorOf, Clock: n.p.Clock(), Rand: random{w}, Log: silent, Metrics: &metrics{w},
+	}
+	var err error
+	if role == "api" {
+		if deps.Arrived, err = w.arrivals(n.p); err != nil {
+			return nil, fmt.Errorf("sim: %s: %w", name, err)
+		}
 	}
 	config := w.options.Config
 	for _, t := range w.options.Twins {
@@ -173,7 +181,6 @@ func (w *World) Boot(role, name string, loops bool) (*Node, error) {
 			config = t.Config(config)
 		}
 	}
-	var err error
 	if n.System, err = payments.New(deps, config); err != nil {
 		return nil, fmt.Errorf("sim: %s: %w", name, err)
 	}
@@ -182,6 +189,14 @@ func (w *World) Boot(role, name string, loops bool) (*Node, error) {
 		w.startLoop(n)
 	}
 	return n, nil
+}
+
+// skew sets a process's clock wrong, as far as the chaos goes.
+func (w *World) skew(p *Process) {
+	if w.chaos.Skew > 0 && !w.healed {
+		p.offset = w.upTo(2*w.chaos.Skew) - w.chaos.Skew
+		p.drift = (2*w.rand.Float64() - 1) * w.chaos.Drift
+	}
 }
 
 // restart boots the next life of a process's node, some time after a crash.
@@ -290,6 +305,14 @@ func (m *metrics) Add(name string, _ float64, labels ...string) {
 		c.Webhooks++
 	case "retryproof_inbox_total repeat":
 		c.Repeats++
+	case "retryproof_effects_total too_late":
+		c.TooLate++
+	case "retryproof_effects_total voided":
+		c.Voids++
+	case "retryproof_refund_resolver_total settled":
+		c.RefundsResolved++
+	case "retryproof_verdicts_total SUCCEEDED", "retryproof_verdicts_total FAILED", "retryproof_verdicts_total VOID":
+		c.Verdicts++
 	}
 }
 

@@ -1,0 +1,71 @@
+package sim
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/retryproof/retryproof/deadline"
+)
+
+// The load balancer stands in front of the API: it says when a request arrived, by its
+// own clock, and may let it wait. Its stamps can be wrong, or be joined by somebody
+// else's.
+
+// balancerAddress is where its connections come from; nodes trust its network.
+const balancerAddress = "10.0.0.1:443"
+
+var trustedNetworks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+
+// arrivals is how a node reads stamps.
+func (w *World) arrivals(p *Process) (func(*http.Request) time.Time, error) {
+	a, err := deadline.New(deadline.Config{
+		TrustedProxies: trustedNetworks, Headers: []deadline.Header{{Name: deadline.HeaderRequestStart}}, Clock: p.Clock(),
+		Observe: func(o deadline.Observation) {
+			switch o.What {
+			case deadline.SawMissing, deadline.SawUntrusted, deadline.SawFuture, deadline.SawJunk:
+				w.counts.StampsIgnored++
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a.Arrived, nil
+}
+
+func stampOf(at time.Time) string { return fmt.Sprintf("t=%d.%06d", at.Unix(), at.Nanosecond()/1000) }
+
+// stamp is the message as the balancer hands it on.
+func (w *World) stamp(m Message) Message {
+	now := w.balancer.clockNow()
+	m.remote, m.stamps = balancerAddress, []string{stampOf(now)}
+	if !w.chance(w.chaos.Stamp) {
+		return m
+	}
+	by := w.extent(20 * time.Second)
+	kinds := []func(){
+		func() { m.stamps = []string{"t=yesterday"} },
+		func() { m.stamps = []string{stampOf(now.Add(time.Hour + by))} },
+		func() { m.stamps = nil },
+		func() { m.remote = "203.0.113.9:1024" },
+		// A client's own stamp, beside the balancer's.
+		func() { m.stamps = []string{stampOf(now.Add(-by)) + ", " + m.stamps[0]} },
+		func() { m.stamps = []string{stampOf(now.Add(by)), m.stamps[0]} },
+	}
+	kinds[w.pick(len(kinds))]()
+	w.trace.add(w.now, "lb", "stamp", "odd", m.Label)
+	return m
+}
+
+// queued is how long a request waits behind the balancer.
+func (w *World) queued(label string) time.Duration {
+	if !w.chance(w.chaos.Queue) {
+		return 0
+	}
+	w.counts.Queued++
+	wait := w.extent(w.chaos.MaxQueue)
+	w.trace.add(w.now, "lb", "queue", wait.String(), label)
+	return wait
+}
