@@ -38,6 +38,9 @@ const (
 	OtherAmount Kind = "other-amount"
 	// OtherOutcome: it succeeded there and is FAILED or VOID here, or the reverse.
 	OtherOutcome Kind = "other-outcome"
+	// OtherRef: it succeeded on both sides, and we know it by a name that theirs does
+	// not have.
+	OtherRef Kind = "other-ref"
 	// Several: it succeeded more than once there.
 	Several Kind = "several"
 	// SettledLate: they made it long after our record: a late original, or a repeat.
@@ -102,7 +105,7 @@ func amount(e *Entry) string { return fmt.Sprintf("%d %s", e.Amount, e.Currency)
 
 // compareOne compares one of our entries with theirs of its name.
 func compareOne(h *Entry, theirs []*Entry, late time.Duration) []Difference {
-	t, successes := theirVerdict(theirs)
+	t, successes := theirVerdict(theirs, h.Ref)
 	var out []Difference
 	say := func(k Kind, format string, args ...any) {
 		out = append(out, Difference{Kind: k, Here: h, There: t, What: fmt.Sprintf(format, args...)})
@@ -111,8 +114,8 @@ func compareOne(h *Entry, theirs []*Entry, late time.Duration) []Difference {
 		say(Several, "it succeeded %d times there", successes)
 	}
 	switch {
-	case t != nil && t.State == effect.Succeeded && (t.Amount != h.Amount || t.Currency != h.Currency) && h.State != effect.Void:
-		say(OtherAmount, "%s there, %s here", amount(t), amount(h))
+	case t != nil && (t.Amount != h.Amount || t.Currency != h.Currency) && counts(h, t):
+		say(OtherAmount, "%s %s there, %s %s here", amount(t), shownState(t), amount(h), h.State)
 		return out // an entry that does not fit is no evidence
 	case !h.State.Final():
 		if successes == 1 || t != nil && t.State == effect.Failed {
@@ -123,7 +126,9 @@ func compareOne(h *Entry, theirs []*Entry, late time.Duration) []Difference {
 	case h.State == effect.Succeeded && t == nil:
 		say(MissingThere, "it is SUCCEEDED here and not there")
 	case h.State == effect.Succeeded && t.State != effect.Succeeded, h.State != effect.Succeeded && t != nil && t.State == effect.Succeeded:
-		say(OtherOutcome, "it is %s here and %s there", h.State, t.State)
+		say(OtherOutcome, "it is %s here and %s there", h.State, shownState(t))
+	case h.State == effect.Succeeded && h.Ref != "" && t.Ref != h.Ref:
+		say(OtherRef, "it is %s here and %s there", h.Ref, t.Ref)
 	}
 	if t != nil && t.State == effect.Succeeded && t.At.Sub(h.At) > late {
 		say(SettledLate, "they made it %v after our record", t.At.Sub(h.At).Round(time.Second))
@@ -131,14 +136,31 @@ func compareOne(h *Entry, theirs []*Entry, late time.Duration) []Difference {
 	return out
 }
 
-// theirVerdict picks the entry that counts: a success before anything else, and a
-// definite failure only when there is nothing beside it.
-func theirVerdict(theirs []*Entry) (*Entry, int) {
+// counts reports whether another amount matters between the two: money moved on both
+// sides, or their entry would close our unknown. What is VOID or FAILED here and
+// succeeded there is another outcome, whatever the amount.
+func counts(h, t *Entry) bool {
+	return !h.State.Final() && t.State != effect.Unknown || h.State == effect.Succeeded && t.State == effect.Succeeded
+}
+
+// shownState is the state in words: what they have and have not decided is not
+// unknown to them.
+func shownState(e *Entry) string {
+	if e.State == effect.Unknown && e.Ref != "" {
+		return "undecided"
+	}
+	return string(e.State)
+}
+
+// theirVerdict picks the entry that counts: a success before anything else, the one
+// that we know before others, and a definite failure only when there is nothing
+// beside it.
+func theirVerdict(theirs []*Entry, ref string) (*Entry, int) {
 	var picked *Entry
 	successes := 0
 	for _, t := range theirs {
 		if t.State == effect.Succeeded {
-			if successes == 0 {
+			if successes == 0 || ref != "" && t.Ref == ref {
 				picked = t
 			}
 			successes++

@@ -8,8 +8,6 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
-
-	"github.com/retryproof/retryproof/effect"
 )
 
 // Remote lists what the other side holds.
@@ -33,7 +31,8 @@ type Ledger interface {
 // Config sets a run. The zero value works, and settles nothing.
 type Config struct {
 	// Slack widens the period on the other side, since a record and what it became
-	// are not made at one time. Defaults to 1 h.
+	// are not made at one time. What they made later than that is reported as missing
+	// there, or stays unproved: run an older period again. Defaults to 1 h.
 	Slack time.Duration
 	// Late is how long after our record theirs may be made. Defaults to 1 min.
 	Late time.Duration
@@ -100,10 +99,9 @@ func Run(ctx context.Context, ours Ledger, theirs Remote, from, to time.Time, co
 	for _, e := range here {
 		known[e.Reference] = true
 	}
-	var relevant []Entry
+	inside := func(t Entry) bool { return !t.At.Before(from) && t.At.Before(to) }
 	for _, t := range there {
-		inside := !t.At.Before(from) && t.At.Before(to)
-		if !known[t.Reference] && inside && t.Reference != "" {
+		if !known[t.Reference] && inside(t) && t.Reference != "" {
 			e, found, err := ours.Look(ctx, t.Reference)
 			if err != nil {
 				return r, fmt.Errorf("reconcile: our records: %w", err)
@@ -112,7 +110,10 @@ func Run(ctx context.Context, ours Ledger, theirs Remote, from, to time.Time, co
 				here, known[t.Reference] = append(here, e), true
 			}
 		}
-		if inside || known[t.Reference] {
+	}
+	var relevant []Entry
+	for _, t := range there { // one outside may belong to a record that one inside has found
+		if inside(t) || known[t.Reference] {
 			relevant = append(relevant, t)
 		}
 	}
@@ -193,9 +194,5 @@ func shown(e *Entry) string {
 	if e == nil {
 		return "–"
 	}
-	state := string(e.State)
-	if e.State == effect.Unknown && e.Ref != "" {
-		state = "undecided"
-	}
-	return fmt.Sprintf("%s %s", state, amount(e))
+	return shownState(e) + " " + amount(e)
 }
