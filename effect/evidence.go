@@ -18,7 +18,8 @@ type Evidence struct {
 	Name string
 	// Kind is what it is about.
 	Kind EvidenceKind
-	// By is who: a resolver's token, "webhook evt_1", "operator alice".
+	// By is who: a resolver's token, "webhook-evt_1", "operator alice". At most
+	// MaxEvidenceName bytes.
 	By string
 	// Seen is what was seen, in words or JSON, at most MaxEvidenceSeen bytes. It
 	// holds no key and no secret.
@@ -53,8 +54,8 @@ func (e Evidence) Check() error {
 		return retryproof.Refused(retryproof.CodeInvalid, "evidence needs a name of 1 to 255 bytes", nil)
 	case e.Kind != EvidenceVerdict && e.Kind != EvidenceConflict && e.Kind != EvidenceAlert:
 		return retryproof.Refused(retryproof.CodeInvalid, "evidence is a verdict, a conflict or an alert", nil)
-	case len(e.Seen) > MaxEvidenceSeen:
-		return retryproof.Refused(retryproof.CodeInvalid, "what evidence says is longer than 2 KiB", nil)
+	case len(e.Seen) > MaxEvidenceSeen || len(e.By) > MaxEvidenceName:
+		return retryproof.Refused(retryproof.CodeInvalid, "evidence says at most 2 KiB, by somebody of at most 255 bytes", nil)
 	case !isText(e.Name) || !isText(e.By) || !isText(e.Seen):
 		return retryproof.Refused(retryproof.CodeInvalid, "evidence is UTF-8 without NUL", nil)
 	}

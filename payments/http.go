@@ -23,6 +23,7 @@ func (s *System) routes() http.Handler {
 	mux.HandleFunc("GET /payments/{id}/refunds", s.showRefunds)
 	mux.HandleFunc("GET /payments/{id}", s.show)
 	mux.HandleFunc("GET /payments/{id}/hops", s.showHops)
+	mux.HandleFunc("GET /devices/{device}/last-action", s.lastAction)
 	mux.HandleFunc("GET /merchants/{id}/balance", s.balance)
 	mux.HandleFunc("POST /webhooks/psp", s.webhook)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -62,8 +63,12 @@ func (s *System) readOrder(r *http.Request, body []byte) (httpkey.Meaning, error
 	if err != nil {
 		return httpkey.Meaning{}, err
 	}
+	device, err := readDevice(r.Header)
+	if err != nil {
+		return httpkey.Meaning{}, err
+	}
 	id := retryproof.Of("pay", retryproof.Scope{Endpoint: endpointPayments, Caller: caller, Key: key})
-	return httpkey.Meaning{Fingerprint: order.Fingerprint(), GuardID: id, Row: order.payment(id, caller)}, nil
+	return httpkey.Meaning{Fingerprint: order.Fingerprint(), GuardID: id, Row: order.payment(id, caller), Value: device}, nil
 }
 
 // create runs a payment that this request owns. The settlement stores the answer;
@@ -73,6 +78,12 @@ func (s *System) create(w http.ResponseWriter, r *http.Request) {
 	p, ok := a.Guard().Row.(Payment)
 	if !ok {
 		httpkey.ProblemOf(retryproof.Refused(retryproof.CodeUnavailable, "the payment's record has no payment", nil)).Write(w)
+		return
+	}
+	device, _ := httpkey.ValueFrom(r.Context()).(deviceAction)
+	if err := s.accept(r.Context(), device, p); err != nil {
+		httpkey.NotDone(r.Context())
+		writeError(w, err)
 		return
 	}
 	if _, err := s.charge(r.Context(), a, p); err != nil {

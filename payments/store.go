@@ -11,6 +11,7 @@ import (
 	"github.com/retryproof/retryproof/notify"
 	"github.com/retryproof/retryproof/outbox"
 	"github.com/retryproof/retryproof/resolve"
+	"github.com/retryproof/retryproof/version"
 )
 
 // Payment is a payment: the durable guard of the payments endpoint and its
@@ -94,6 +95,8 @@ type Stores struct {
 	Hops       Hops
 	// RefundList lists refunds over all payments; the reconciliation needs it.
 	RefundList RefundList
+	// Versions keeps the last action of each device.
+	Versions version.Store
 	// Janitor cleans up.
 	Janitor Janitor
 }

@@ -20,6 +20,7 @@ func (c *serveCommand) mount(system *payments.System, o *outside, metrics *promM
 	mux.Handle("/merchants/", system.Handler())
 	mux.Handle("/webhooks/", system.Handler())
 	mux.Handle("/operator/", system.Handler())
+	mux.Handle("/devices/", system.Handler())
 	mux.Handle("/healthz", system.Handler())
 	mux.Handle("/readyz", system.Handler())
 	mux.Handle("GET /metrics", metrics.handler())

@@ -16,7 +16,7 @@ func TestTheWalkThroughUnknownOutcomesRuns(t *testing.T) {
 			if os.Getenv("CI") != "" {
 				t.Fatalf("%s is needed: %v", tool, err)
 			}
-			t.Skipf("%s is not installed", tool)
+			t.Skipf("%s is not installed: install it with the system's package manager", tool)
 		}
 	}
 	s := serve(t, t.TempDir())

@@ -100,6 +100,7 @@ func (s *Store) Payments() payments.Stores {
 		Notify:     s.Notify(),
 		Ledger:     ledgerStore{s},
 		RefundList: ledgerStore{s},
+		Versions:   s.Versions(),
 		Hops:       hops{s},
 		Janitor:    janitor{s},
 	}

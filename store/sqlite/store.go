@@ -151,6 +151,7 @@ func (s *Store) Payments() payments.Stores {
 		Ledger:     ledgerStore{s},
 		Hops:       hopStore{s},
 		RefundList: ledgerStore{s},
+		Versions:   s.Versions(),
 		Janitor:    janitor{s},
 	}
 }
