@@ -12,6 +12,7 @@ import (
 	"github.com/retryproof/retryproof/outbox"
 	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/resolve"
+	"github.com/retryproof/retryproof/version"
 )
 
 // stores puts a seam around every interface of the stores. The driver below is
@@ -19,7 +20,7 @@ import (
 func (x *seam) stores(in payments.Stores) payments.Stores {
 	return payments.Stores{
 		Effects: effects{x, in.Effects, false}, Due: due{x, in.Due}, Refunds: effects{x, in.Refunds, true}, DueRefunds: due{x, in.DueRefunds}, Outbox: box{x, in.Outbox}, Inbox: inboxes{x, in.Inbox},
-		Notify: intents{x, in.Notify}, Ledger: books{x, in.Ledger, in.RefundList}, RefundList: books{x, in.Ledger, in.RefundList}, Hops: hopSeam{x, in.Hops}, Janitor: janitor{x, in.Janitor},
+		Versions: versionSeam{x, in.Versions}, Notify: intents{x, in.Notify}, Ledger: books{x, in.Ledger, in.RefundList}, RefundList: books{x, in.Ledger, in.RefundList}, Hops: hopSeam{x, in.Hops}, Janitor: janitor{x, in.Janitor},
 	}
 }
 
@@ -212,4 +213,21 @@ type janitor struct {
 
 func (j janitor) ForgetClaims(ctx context.Context, now, abandoned time.Time, limit int) (int, error) {
 	return call(j.x, ctx, "store", "forget claims", "", func() (int, error) { return j.in.ForgetClaims(background, now, abandoned, limit) })
+}
+
+type versionSeam struct {
+	x  *seam
+	in version.Store
+}
+
+func (v versionSeam) Apply(ctx context.Context, w version.Write) (version.Result, error) {
+	return call(v.x, ctx, "store", "version", w.Action, func() (version.Result, error) { return v.in.Apply(background, w) })
+}
+
+func (v versionSeam) Last(ctx context.Context, l version.Line) (*version.Mark, error) {
+	return call(v.x, ctx, "store", "last version", l.Device, func() (*version.Mark, error) { return v.in.Last(background, l) })
+}
+
+func (v versionSeam) Look(ctx context.Context, l version.Line, subject string) (*version.Mark, error) {
+	return call(v.x, ctx, "store", "look version", subject, func() (*version.Mark, error) { return v.in.Look(background, l, subject) })
 }
