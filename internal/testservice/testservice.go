@@ -6,6 +6,7 @@ package testservice
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 )
 
@@ -49,6 +50,21 @@ func NATS(t testing.TB) string {
 func Chromium(t testing.TB) string {
 	t.Helper()
 	return need(t, EnvChromium, "the browser Chromium")
+}
+
+// Tool returns the path of a program that a test runs, such as curl.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	const how = "%s is missing: apt-get install %s"
+	if os.Getenv("CI") != "" {
+		t.Fatalf(how, name, name)
+	}
+	t.Skipf(how, name, name)
+	return ""
 }
 
 func need(t testing.TB, env, what string) string {
