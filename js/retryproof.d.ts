@@ -87,8 +87,14 @@ export interface Judgement {
 /** Judges one answer. `readable` is false for HTML and for broken JSON. */
 export function classify(answer: { status: number; code?: string; state?: string; readable?: boolean; body?: unknown }): Judgement;
 
+/**
+ * Judges the answer to "what became of my key?": a final state settles the intent,
+ * everything else is 'keep'.
+ */
+export function classifyResolve(answer: { status: number; code?: string; state?: string; readable?: boolean; body?: unknown }): { verdict: 'done' | 'declined' | 'void' | 'keep'; then: 'retry' | 'authorize' | 'stop' };
+
 export interface Event {
-  type: 'journaled' | 'reused' | 'sending' | 'answer' | 'waiting' | 'paused' | 'settled' | 'journal-failed';
+  type: 'journaled' | 'reused' | 'sending' | 'asking' | 'answer' | 'waiting' | 'paused' | 'settled' | 'journal-failed';
   key: string;
   entry: Entry;
   at: number;
@@ -136,6 +142,10 @@ export interface ClientOptions extends Bounds {
   authorize?: (entry: Entry, state: { refused: boolean }) => Record<string, string> | null | Promise<Record<string, string> | null>;
   /** Defaults to classify. */
   classify?: typeof classify;
+  /** Defaults to classifyResolve. */
+  classifyResolve?: typeof classifyResolve;
+  /** Where to ask what became of an entry's key, by POST. No default: resolve needs it. */
+  resolveUrl?: (entry: Entry) => string;
   /** Told of every step. Defaults to nothing. */
   onEvent?: (event: Event) => void;
   /** Defaults to newKey. */
@@ -167,6 +177,13 @@ export interface SendOptions extends Bounds {
   exclusive?: boolean;
 }
 
+export interface ResolveOptions extends Bounds {
+  /** Defaults to the client's. */
+  resolveUrl?: (entry: Entry) => string;
+  /** Ends the run; the intent stays pending. */
+  signal?: AbortSignal;
+}
+
 export interface Result {
   outcome: State;
   key: string;
@@ -185,6 +202,12 @@ export class Client {
   constructor(options?: ClientOptions);
   send(request: IntentRequest, options?: SendOptions): Promise<Result>;
   retry(key: string, options?: SendOptions): Promise<Result>;
+  /**
+   * Asks what became of a journaled intent, instead of sending it again. 'void': the
+   * server knew nothing of the key and never will run it; the next send makes a new
+   * one. Rejected with code 'no-resolve-url' when there is nowhere to ask.
+   */
+  resolve(key: string, options?: ResolveOptions): Promise<Result>;
   pending(filter?: { caller?: string }): Promise<Entry[]>;
   entries(): Promise<Entry[]>;
   resume(options?: SendOptions & { caller?: string }): Promise<Result[]>;
@@ -192,7 +215,7 @@ export class Client {
   prune(options?: { keep?: number }): Promise<number>;
 }
 
-/** code: 'journal', 'intent-changed', 'intent-pending', 'intent-invalid' or 'not-journaled'. */
+/** code: 'journal', 'intent-changed', 'intent-pending', 'intent-invalid', 'not-journaled' or 'no-resolve-url'. */
 export class RetryproofError extends Error {
   constructor(code: string, message: string, about?: { outcome?: 'not-done' | 'unknown'; entry?: Entry; cause?: unknown });
   code: string;

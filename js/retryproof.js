@@ -81,6 +81,27 @@ export function classify({ status, code = '', state = '', readable = true }) {
   return keep(true);
 }
 
+/**
+ * Judges the answer to "what became of my key?". Only a final state settles the
+ * intent: 'done', 'declined', or 'void', which says that the key never ran and never
+ * will. What is not understood is 'keep', and so is a refusal: it is about the
+ * question, not about the key.
+ */
+export function classifyResolve({ status, code = '', state = '', readable = true }) {
+  const keep = (then = 'retry') => ({ verdict: 'keep', then });
+  const settle = (verdict) => ({ verdict, then: 'stop' });
+  if (status >= 200 && status < 300) {
+    if (status === 202 || !readable) return keep();
+    if (state === 'SUCCEEDED') return settle('done');
+    if (FAILED.has(state)) return settle('declined');
+    return state === 'VOID' ? settle('void') : keep();
+  }
+  if (status === 409 && code === 'void') return settle('void');
+  if (status === 401) return keep('authorize');
+  const passing = status < 400 || status >= 500 || [408, 409, 425, 429].includes(status);
+  return keep(passing ? 'retry' : 'stop');
+}
+
 /** Time for production; tests hand in their own. Milliseconds. */
 export const systemClock = {
   now: () => Date.now(),
@@ -222,6 +243,8 @@ export class Client {
       online: () => globalThis.navigator?.onLine !== false,
       authorize: () => ({}),
       classify,
+      classifyResolve,
+      resolveUrl: undefined,
       onEvent: () => {},
       newKey: () => newKey(),
       maxTries: 8,
@@ -259,6 +282,18 @@ export class Client {
 
   /** Sends a journaled intent again, with its key. */
   retry(key, options = {}) { return this.#work(key, options); }
+
+  /**
+   * Asks the server what became of a journaled intent, instead of sending it again.
+   * A key that the server knows nothing of is voided there for ever: the intent is
+   * settled as 'void', a send that is still on its way runs nothing, and the next
+   * send of the intent makes a new key. Waits for a send that is under way in this
+   * tab or in another one.
+   */
+  async resolve(key, { resolveUrl = this.#options.resolveUrl, ...options } = {}) {
+    if (typeof resolveUrl !== 'function') throw nowhereToAsk();
+    return this.#work(key, { ...options, exclusive: true, ask: resolveUrl });
+  }
 
   /** The intents that nobody knows the end of, oldest first. */
   async pending({ caller } = {}) {
@@ -333,18 +368,23 @@ export class Client {
     };
   }
 
-  // One run per key in this tab; later callers join it. Between tabs a Web Lock
-  // does the same, and without one two tabs merely send the same key twice.
+  // One run per key in this tab; later callers join it, and a question waits for a
+  // send, as a send does for a question. Between tabs a Web Lock does the same, and
+  // without one two tabs merely send the same key twice.
   #work(key, { signal, exclusive = true, ifFree = false, ...bounds }) {
     if (signal?.aborted) return Promise.reject(signal.reason);
     if (!exclusive) return this.#run(key, signal, bounds);
-    let run = this.#running.get(key);
+    const [mine, other] = bounds.ask ? ['ask', 'send'] : ['send', 'ask'];
+    const name = `${mine} ${key}`;
+    let run = this.#running.get(name);
     if (!run) {
       run = { users: 0, stop: new AbortController() };
-      this.#running.set(key, run);
-      const over = () => { if (this.#running.get(key) === run) this.#running.delete(key); };
+      const before = this.#running.get(`${other} ${key}`)?.done;
+      this.#running.set(name, run);
+      const over = () => { if (this.#running.get(name) === run) this.#running.delete(name); };
+      const start = () => this.#locked(key, ifFree, run.stop.signal, () => this.#run(key, run.stop.signal, bounds));
       run.over = over;
-      run.done = this.#locked(key, ifFree, run.stop.signal, () => this.#run(key, run.stop.signal, bounds)).finally(over);
+      run.done = (before ? before.then(start, start) : start()).finally(over);
       run.done.catch(() => {});
     }
     run.users++;
@@ -399,7 +439,8 @@ export class Client {
     }
   }
 
-  // One try: journal that it starts, send, journal what came of it.
+  // One try: journal that it starts, send, journal what came of it. A question sends
+  // nothing that could have the effect, so it starts no try and leaves every doubt.
   async #attempt(key, o, signal, refused) {
     const standing = await o.journal.get(key);
     if (!standing) throw new RetryproofError('not-journaled', 'the journal does not hold this key', { outcome: 'not-done' });
@@ -413,14 +454,18 @@ export class Client {
     }
     if (!credentials) return { entry: standing, then: 'stop', reason: 'unauthorized', retryAfter: 0 };
 
-    const opened = await this.#journal('update', key, (e) => (e.state === 'pending'
+    const { ask } = o;
+    const opened = ask ? standing : await this.#journal('update', key, (e) => (e.state === 'pending'
       ? { ...e, tries: e.tries + 1, doubtful: e.doubtful + 1, updatedAt: o.clock.now() } : undefined));
     if (opened?.state !== 'pending') return { entry: opened ?? standing };
-    this.#emit('sending', opened);
+    const outgoing = ask ? { key, url: ask(structuredClone(opened)), method: 'POST', headers: {} } : opened;
+    if (!outgoing.url) throw nowhereToAsk();
+    this.#emit(ask ? 'asking' : 'sending', opened);
 
-    const answer = await this.#exchange(opened, credentials, o, signal);
-    const judged = answer.status === undefined
-      ? { verdict: 'keep', doubt: !answer.notSent, then: 'retry' } : o.classify(answer);
+    const answer = await this.#exchange(outgoing, credentials, o, signal);
+    let judged = answer.status === undefined
+      ? { verdict: 'keep', doubt: !answer.notSent, then: 'retry' } : (ask ? o.classifyResolve : o.classify)(answer);
+    if (ask) judged = { ...judged, verdict: judged.verdict === 'refused' ? 'keep' : judged.verdict, doubt: true };
     const step = { then: judged.then, reason: answer.reason ?? answer.code ?? `status ${answer.status}`, retryAfter: answer.retryAfter ?? 0 };
     const close = (e) => (e.state === 'pending' ? closed(e, answer, judged, o.clock.now()) : undefined);
     try {
@@ -488,6 +533,10 @@ export class Client {
       globalThis.reportError?.(error); // a faulty display must not stop a payment
     }
   }
+}
+
+function nowhereToAsk() {
+  return new RetryproofError('no-resolve-url', 'nobody was asked: hand in resolveUrl, a function from an entry to the URL that answers what became of its key');
 }
 
 function settled(entry, state, now) {
