@@ -209,7 +209,7 @@ func (r *Resolver) settle(ctx context.Context, g effect.Guard) (bool, error) {
 	now := r.config.Clock.Now()
 	out, err := r.engine.Settle(ctx, effect.Settle{ID: g.ID, From: []effect.State{effect.Unknown}, To: f.State, By: r.token, Fenced: true,
 		Now: now, Result: f.Result, Row: f.Row, Postings: f.Postings, Events: f.Events,
-		Evidence: &effect.Evidence{Name: verdictName, Kind: effect.EvidenceVerdict, By: r.token, Seen: clip(f.Seen), At: now}})
+		Evidence: &effect.Evidence{Name: verdictName, Kind: effect.EvidenceVerdict, By: r.token, Seen: clip(f.Seen, effect.MaxEvidenceSeen), At: now}})
 	if err != nil {
 		return false, err
 	}
@@ -229,16 +229,15 @@ const verdictName = "verdict"
 // its name is left, so a name tells one contradiction from another. It keeps within
 // what evidence may hold, whatever the other side has sent.
 func ConflictNote(name, by, seen string, at time.Time) *effect.Evidence {
-	name = "conflict " + clip(name)
-	name = strings.ToValidUTF8(name[:min(len(name), effect.MaxEvidenceName)], "")
-	return &effect.Evidence{Name: name, Kind: effect.EvidenceConflict, By: clip(by), Seen: clip(seen), At: at}
+	return &effect.Evidence{Name: clip("conflict "+name, effect.MaxEvidenceName), Kind: effect.EvidenceConflict,
+		By: clip(by, effect.MaxEvidenceName), Seen: clip(seen, effect.MaxEvidenceSeen), At: at}
 }
 
 // clip keeps a text within what evidence may say, in whole characters. What the other
 // side sent may hold anything.
-func clip(s string) string {
+func clip(s string, most int) string {
 	s = strings.ReplaceAll(s, "\x00", "")
-	return strings.ToValidUTF8(s[:min(len(s), effect.MaxEvidenceSeen)], "")
+	return strings.ToValidUTF8(s[:min(len(s), most)], "")
 }
 
 // stillUnknown gives the lease back and sets the time of the next question.
@@ -265,7 +264,7 @@ func (r *Resolver) note(g effect.Guard, cause error) *effect.Evidence {
 		return ConflictNote(c.Name, r.token, c.Seen, now)
 	case g.Tries >= r.config.AlertAfter:
 		return &effect.Evidence{Name: "alert", Kind: effect.EvidenceAlert, By: r.token, At: now,
-			Seen: clip(fmt.Sprintf("%d questions, no evidence; last: %v", g.Tries, cause))}
+			Seen: clip(fmt.Sprintf("%d questions, no evidence; last: %v", g.Tries, cause), effect.MaxEvidenceSeen)}
 	}
 	return nil
 }

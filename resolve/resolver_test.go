@@ -441,6 +441,10 @@ func TestConfigIsCheckedWithItsFormulas(t *testing.T) {
 		{resolve.Config{Batch: -1}, "Batch -1"},
 		{resolve.Config{Rate: -0.5}, "Rate -0.5"},
 		{resolve.Config{AlertAfter: -1}, "AlertAfter -1"},
+		{resolve.Config{Rate: 24.9}, ""},
+		{resolve.Config{Rate: 25}, "Rate < RemoteLimit fails: 25 ≥ 25 questions a second"},
+		{resolve.Config{RemoteLimit: 5}, "Rate < RemoteLimit fails: 5 ≥ 5"},
+		{resolve.Config{Rate: 50, RemoteLimit: 100}, ""},
 		{resolve.Config{Lease: -1}, "0 ≤ Lease -1ns"},
 		{resolve.Config{MinBackoff: time.Hour}, "0 ≤ MinBackoff ≤ MaxBackoff fails: 1h0m0s, 15m0s"},
 	} {
