@@ -2,7 +2,6 @@ package payments
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -31,16 +30,6 @@ func MerchantAccount(merchantID string) string { return accountMerchant + mercha
 // EventSucceeded is the type of the event that announces a settled payment.
 const EventSucceeded = "payment.succeeded"
 
-// succeededEvent is the event's body.
-type succeededEvent struct {
-	PaymentID  retryproof.ID `json:"payment_id"`
-	Caller     string        `json:"caller"`
-	OrderID    string        `json:"order_id"`
-	MerchantID string        `json:"merchant_id"`
-	Amount     int64         `json:"amount"`
-	Currency   string        `json:"currency"`
-}
-
 // charge runs one attempt: the outside call, then one settlement. A call that
 // ends without a definite answer leaves UNKNOWN and a pointer.
 func (s *System) charge(ctx context.Context, a *effect.Attempt, p Payment) (effect.Decision, error) {
@@ -57,14 +46,22 @@ func (s *System) charge(ctx context.Context, a *effect.Attempt, p Payment) (effe
 	charge, err := s.deps.PSP.Charge(callCtx, chargeRequest(a.Key("charge"), p))
 	if err == nil {
 		if f := s.finding(p, charge); f.Differs == "" && f.State.Final() {
-			return a.Finish(ctx, f.Finish)
+			return a.Finish(ctx, answered(p, f.Finish))
 		}
 	}
 	if !a.TookOver() && refusedForGood(err) {
-		return a.Finish(ctx, s.failed(p, Outcome{DeclineCode: "invalid_request"}))
+		return a.Finish(ctx, answered(p, failed(Outcome{DeclineCode: "invalid_request"})))
 	}
 	s.deps.Log.Info("a charge ended without a definite answer", "payment", p.ID, "error", err)
 	return a.Unknown(ctx)
+}
+
+// answered adds the answer that the caller gets, and repeats of the request.
+func answered(p Payment, f effect.Finish) effect.Finish {
+	o := f.Row.(Outcome)
+	p.State, p.ChargeID, p.DeclineCode = f.State, o.ChargeID, o.DeclineCode
+	f.Answer = renderPayment(p)
+	return f
 }
 
 func chargeRequest(key string, p Payment) psp.ChargeRequest {
@@ -87,7 +84,7 @@ func (s *System) finding(p Payment, c psp.Charge) resolve.Finding {
 	case psp.Succeeded:
 		f.State, f.Finish = effect.Succeeded, s.succeeded(p, Outcome{ChargeID: c.ID})
 	case psp.Declined:
-		f.State, f.Finish = effect.Failed, s.failed(p, Outcome{ChargeID: c.ID, DeclineCode: c.DeclineCode})
+		f.State, f.Finish = effect.Failed, failed(Outcome{ChargeID: c.ID, DeclineCode: c.DeclineCode})
 	}
 	return f
 }
@@ -100,23 +97,17 @@ func refusedForGood(err error) bool {
 		slices.Contains([]retryproof.Code{retryproof.CodeInvalid, retryproof.CodePermanent}, retryproof.CodeOf(err))
 }
 
+// succeeded and failed are final outcomes, without the answer: only the attempt gives
+// one.
 func (s *System) succeeded(p Payment, o Outcome) effect.Finish {
-	p.State, p.ChargeID = effect.Succeeded, o.ChargeID
-	body, err := json.Marshal(succeededEvent{PaymentID: p.ID, Caller: p.Caller, OrderID: p.OrderID, MerchantID: p.MerchantID, Amount: p.Amount, Currency: p.Currency})
-	if err != nil {
-		panic("payments: an event of strings and integers cannot be encoded: " + err.Error())
-	}
 	return effect.Finish{
-		State: effect.Succeeded, Answer: renderPayment(p), Row: o,
+		State: effect.Succeeded, Row: o,
 		Postings: []ledger.Posting{
 			{Account: accountPSP, Currency: p.Currency, Amount: -p.Amount, Ref: string(p.ID)},
 			{Account: accountTransit, Currency: p.Currency, Amount: p.Amount, Ref: string(p.ID)},
 		},
-		Events: []retryproof.Event{{ID: p.ID.Sub("SUCCEEDED"), Type: EventSucceeded, Group: p.MerchantID, Body: body, At: s.deps.Clock.Now()}},
+		Events: []retryproof.Event{{ID: p.ID.Sub("SUCCEEDED"), Type: EventSucceeded, Group: p.MerchantID, Body: succeededBody(p), At: s.deps.Clock.Now()}},
 	}
 }
 
-func (s *System) failed(p Payment, o Outcome) effect.Finish {
-	p.State, p.ChargeID, p.DeclineCode = effect.Failed, o.ChargeID, o.DeclineCode
-	return effect.Finish{State: effect.Failed, Answer: renderPayment(p), Row: o}
-}
+func failed(o Outcome) effect.Finish { return effect.Finish{State: effect.Failed, Row: o} }

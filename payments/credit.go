@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/retryproof/retryproof"
@@ -60,11 +61,11 @@ func (s *System) debit(d queue.Delivery) (inbox.Apply, error) {
 // credit is what a "payment succeeded" event does, once: the merchant is credited
 // and the buyer's notification is recorded.
 func (s *System) credit(ctx context.Context, d queue.Delivery) (inbox.Apply, error) {
-	var e succeededEvent
-	if err := json.Unmarshal(d.Body, &e); err != nil {
+	e, err := parseSucceeded(d.Body)
+	if err != nil {
 		return inbox.Apply{}, fmt.Errorf("payments: the event's body is not its JSON: %w", err)
 	}
-	if d.Type != EventSucceeded || e.PaymentID.Sub("SUCCEEDED") != d.ID {
+	if d.Type != EventSucceeded || e.ID.Sub("SUCCEEDED") != d.ID {
 		return inbox.Apply{}, fmt.Errorf("payments: event %s of type %q is not one of ours", d.ID, d.Type)
 	}
 	if err := s.flagDuplicate(ctx, e); err != nil {
@@ -78,8 +79,8 @@ func (s *System) credit(ctx context.Context, d queue.Delivery) (inbox.Apply, err
 			{Account: MerchantAccount(e.MerchantID), Currency: e.Currency, Amount: e.Amount, Ref: d.ID},
 		},
 		Intents: []notify.Intent{{
-			Key: notify.Key{EventID: d.ID, Channel: channelPush}, ReplaceID: string(e.PaymentID), To: e.Caller,
-			Title: "Payment received", Body: fmt.Sprintf("%s for order %s", formatAmount(e.Amount, e.Currency), e.OrderID),
+			Key: notify.Key{EventID: d.ID, Channel: channelPush}, ReplaceID: string(e.ID), To: e.Caller,
+			Title: "Payment received", Body: formatAmount(e.Amount, e.Currency) + " for order " + e.OrderID,
 			State: notify.Pending, CreatedAt: s.deps.Clock.Now(),
 		}},
 	}, nil
@@ -92,7 +93,7 @@ const pageOfOrders = 50
 // two payments, and two tabs can pay one order; both charges stand, and a person is
 // told, once, so that one of them can be refunded. It runs for each settled payment
 // after its settlement, so that of two the later look sees both.
-func (s *System) flagDuplicate(ctx context.Context, e succeededEvent) error {
+func (s *System) flagDuplicate(ctx context.Context, e Payment) error {
 	q := Query{Caller: e.Caller, MerchantID: e.MerchantID, OrderID: e.OrderID, Limit: pageOfOrders}
 	var first Payment
 	for {
@@ -105,7 +106,7 @@ func (s *System) flagDuplicate(ctx context.Context, e succeededEvent) error {
 			case p.State != effect.Succeeded:
 			case first.ID == "":
 				first = p
-			case p.ID == e.PaymentID || first.ID == e.PaymentID:
+			case p.ID == e.ID || first.ID == e.ID:
 				if err := s.flag(ctx, p, first); err != nil {
 					return err
 				}
@@ -143,11 +144,21 @@ const (
 func formatAmount(amount int64, currency string) string {
 	switch {
 	case strings.Contains(currenciesWithoutDecimals, currency):
-		return fmt.Sprintf("%s %d", currency, amount)
+		return currency + " " + strconv.FormatInt(amount, 10)
 	case strings.Contains(currenciesOfThousandths, currency):
-		return fmt.Sprintf("%s %d.%03d", currency, amount/1000, amount%1000)
+		return decimal(currency, amount, 3)
 	}
-	return fmt.Sprintf("%s %d.%02d", currency, amount/100, amount%100)
+	return decimal(currency, amount, 2)
+}
+
+// decimal writes a positive amount with that many decimals.
+func decimal(currency string, amount int64, decimals int) string {
+	digits := strconv.FormatInt(amount, 10)
+	for len(digits) <= decimals {
+		digits = "0" + digits
+	}
+	point := len(digits) - decimals
+	return currency + " " + digits[:point] + "." + digits[point:]
 }
 
 // saw observations of the consumer go to the hop table.

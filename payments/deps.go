@@ -33,7 +33,8 @@ type PSP interface {
 	Refund(ctx context.Context, r psp.RefundRequest) (psp.Refund, error)
 	// FindRefunds lists every refund of a charge with our reference.
 	FindRefunds(ctx context.Context, reference, chargeID string) ([]psp.Refund, error)
-	// Webhook verifies a message of the PSP; now bounds its age.
+	// Webhook verifies a message of the PSP; now bounds its age. It does not keep
+	// the payload.
 	Webhook(payload []byte, header http.Header, now time.Time) (psp.WebhookEvent, error)
 }
 

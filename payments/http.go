@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -14,9 +15,43 @@ import (
 // endpointPayments is the endpoint part of a payment's scope.
 const endpointPayments = "payments"
 
-func (s *System) routes() http.Handler {
+// api serves the two requests that every payment is made of without looking for
+// their routes; they have fixed paths. The other routes are made when one is asked
+// for.
+type api struct {
+	pay, webhook http.Handler
+	routes       func() http.Handler
+}
+
+func (s *System) newAPI() *api {
+	a := &api{pay: s.keyed.Handler(http.HandlerFunc(s.create)), webhook: http.HandlerFunc(s.webhook)}
+	a.routes = sync.OnceValue(func() http.Handler { return s.routes(a) })
+	return a
+}
+
+const (
+	patternPay     = "POST /payments"
+	patternWebhook = "POST /webhooks/psp"
+)
+
+// ServeHTTP implements http.Handler.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodPost && r.URL.Path == "/payments":
+		r.Pattern = patternPay
+		a.pay.ServeHTTP(w, r)
+	case r.Method == http.MethodPost && r.URL.Path == "/webhooks/psp":
+		r.Pattern = patternWebhook
+		a.webhook.ServeHTTP(w, r)
+	default:
+		a.routes().ServeHTTP(w, r)
+	}
+}
+
+func (s *System) routes(a *api) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /payments", s.keyed.Handler(http.HandlerFunc(s.create)))
+	mux.Handle(patternPay, a.pay)
+	mux.Handle(patternWebhook, a.webhook)
 	mux.HandleFunc("POST /payments/resolve", s.resolve)
 	mux.Handle("POST /payments/{id}/refunds", s.refunds.keyed.Handler(http.HandlerFunc(s.createRefund)))
 	mux.HandleFunc("POST /payments/{id}/cancel", s.cancel)
@@ -25,7 +60,6 @@ func (s *System) routes() http.Handler {
 	mux.HandleFunc("GET /payments/{id}/hops", s.showHops)
 	mux.HandleFunc("GET /devices/{device}/last-action", s.lastAction)
 	mux.HandleFunc("GET /merchants/{id}/balance", s.balance)
-	mux.HandleFunc("POST /webhooks/psp", s.webhook)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, map[string]string{"status": "ok"})
 	})
@@ -120,11 +154,7 @@ func bodyOf(p Payment) paymentBody {
 // renderPayment makes the answer of a payment from its row: 201 when the card was
 // charged, 402 when it was declined, 202 with a Location while nobody knows.
 func renderPayment(p Payment) effect.Answer {
-	body, err := json.Marshal(bodyOf(p))
-	if err != nil {
-		panic("payments: a payment of strings and integers cannot be encoded: " + err.Error())
-	}
-	a := effect.Answer{Status: http.StatusAccepted, Body: append(body, '\n'), Header: map[string][]string{
+	a := effect.Answer{Status: http.StatusAccepted, Body: textOf(p), Header: map[string][]string{
 		"Content-Type": {"application/json"}, "Location": {"/payments/" + string(p.ID)}, "Cache-Control": {"no-store"},
 	}}
 	switch p.State {
@@ -231,8 +261,7 @@ func (s *System) resolve(w http.ResponseWriter, r *http.Request) {
 // writePayment tells what a payment is now: 202 with a Location while nobody knows,
 // 200 when it is final.
 func writePayment(w http.ResponseWriter, p Payment) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
+	setJSON(w.Header())
 	status := http.StatusOK
 	if !p.State.Final() {
 		w.Header().Set("Location", "/payments/"+string(p.ID))
@@ -288,8 +317,12 @@ func writeError(w http.ResponseWriter, err error) {
 	httpkey.ProblemOf(err).Write(w)
 }
 
+func setJSON(h http.Header) {
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+}
+
 func writeJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
+	setJSON(w.Header())
 	_ = json.NewEncoder(w).Encode(v) // the client is gone: nobody to tell
 }

@@ -238,7 +238,7 @@ func (s *System) decidePayment(w http.ResponseWriter, r *http.Request) {
 		case effect.Succeeded:
 			return s.succeeded(p, Outcome{ChargeID: v.Reference}), err
 		case effect.Failed:
-			return s.failed(p, Outcome{ChargeID: v.Reference, DeclineCode: "operator"}), err
+			return failed(Outcome{ChargeID: v.Reference, DeclineCode: "operator"}), err
 		}
 		return effect.Finish{State: v.State}, err
 	})

@@ -18,23 +18,11 @@ func ParseOrder(body []byte, merchants []string) (Order, error) {
 		return Order{}, err
 	}
 	var o Order
-	for _, f := range []struct {
-		name string
-		to   *string
-	}{{"order_id", &o.OrderID}, {"merchant_id", &o.MerchantID}, {"currency", &o.Currency}, {"payment_method", &o.Method}} {
-		m, ok := memberNamed(members, f.name)
-		if !ok {
-			return Order{}, invalid(f.name + " is missing")
-		}
-		if *f.to, ok = m.Text(); !ok {
-			return Order{}, invalid(f.name + " must be a string")
-		}
+	if err := readTexts(members, textField{"order_id", &o.OrderID}, textField{"merchant_id", &o.MerchantID},
+		textField{"currency", &o.Currency}, textField{"payment_method", &o.Method}); err != nil {
+		return Order{}, err
 	}
-	m, ok := memberNamed(members, "amount")
-	if !ok {
-		return Order{}, invalid("amount is missing")
-	}
-	if o.Amount, err = parseAmount(string(m.Value)); err != nil {
+	if o.Amount, err = readAmount(members); err != nil {
 		return Order{}, err
 	}
 	return o, o.check(merchants)

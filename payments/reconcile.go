@@ -135,7 +135,7 @@ func (o ourCharges) Settle(ctx context.Context, reference string, there reconcil
 	}
 	f := o.s.succeeded(p, Outcome{ChargeID: there.Ref})
 	if there.State != effect.Succeeded {
-		f = o.s.failed(p, Outcome{ChargeID: there.Ref, DeclineCode: byReconciliation})
+		f = failed(Outcome{ChargeID: there.Ref, DeclineCode: byReconciliation})
 	}
 	return o.s.closeBy(ctx, o.s.resolver, p.ID, f, there)
 }

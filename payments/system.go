@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -27,7 +26,7 @@ type System struct {
 	config    Config
 	engine    *effect.Engine
 	keyed     *httpkey.Middleware
-	handler   func() http.Handler
+	handler   http.Handler
 	relays    []*outbox.Relay
 	consumer  *inbox.Consumer
 	notifier  *notify.Notifier
@@ -60,8 +59,7 @@ func New(deps Deps, config Config) (*System, error) {
 		Render:   s.renderGuard,
 		MaxBody:  s.config.MaxBody,
 	})
-	// A process that only runs loops serves nothing and needs no routes.
-	s.handler = sync.OnceValue(s.routes)
+	s.handler = s.newAPI()
 	return s, err
 }
 
@@ -94,7 +92,7 @@ func (s *System) composeLoops() error {
 }
 
 // Handler serves the API.
-func (s *System) Handler() http.Handler { return s.handler() }
+func (s *System) Handler() http.Handler { return s.handler }
 
 // RelayOnce publishes one batch of a relay, numbered from 0. Like WorkOnce,
 // ResolveOnce and TidyOnce it is a step behind Loops, for whoever runs them by

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
@@ -17,9 +18,8 @@ import (
 // id, and applied as an allowed move. Every delivery of a message that is ours ends
 // 2xx, or the PSP would send it for days.
 func (s *System) webhook(w http.ResponseWriter, r *http.Request) {
-	// Room for what is announced, so that it need not grow; not for any claim.
-	room := min(max(r.ContentLength, 0), 64<<10)
-	body := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
+	body := messages.Get().(*bytes.Buffer)
+	defer giveBack(body)
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, 1<<20)); err != nil {
 		writeError(w, retryproof.Refused(retryproof.CodeTooLarge, "the message is too large or was cut off", nil))
 		return
@@ -46,7 +46,19 @@ func (s *System) webhook(w http.ResponseWriter, r *http.Request) {
 	}
 	s.deps.Metrics.Add("retryproof_webhooks_total", 1, "what", what)
 	s.saw(hook.id, hopWebhook, what)
-	writeJSON(w, map[string]string{"result": what})
+	setJSON(w.Header())
+	_, _ = w.Write(append(appendText([]byte(`{"result":`), what), "}\n"...)) //nolint:gosec // JSON, said to be JSON; the PSP is gone: it sends again
+}
+
+// messages are buffers for the bodies of webhooks.
+var messages = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// giveBack lets the next webhook use a buffer, unless it has grown large.
+func giveBack(b *bytes.Buffer) {
+	if b.Cap() <= 64<<10 {
+		b.Reset()
+		messages.Put(b)
+	}
 }
 
 // hook is what a message says about one effect of ours.
@@ -155,7 +167,7 @@ func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent, h hook) (
 	out, err := h.engine.Settle(ctx, effect.Settle{ID: h.id, From: []effect.State{effect.Pending, effect.Unknown}, To: f.State,
 		By: by, Now: now, Row: f.Row, Postings: f.Postings, Events: f.Events, Inbox: &key,
 		Evidence: &effect.Evidence{Name: "verdict", Kind: effect.EvidenceVerdict, By: by, At: now,
-			Seen: fmt.Sprintf("a webhook said %s: %s", h.finding.Ref, h.finding.State)}})
+			Seen: "a webhook said " + h.finding.Ref + ": " + string(h.finding.State)}})
 	switch {
 	case err != nil:
 		return "", err
