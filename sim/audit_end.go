@@ -12,11 +12,22 @@ import (
 
 // settled reports whether nothing is left to do.
 func (w *World) settled() bool {
+	if w.audit.waiting() {
+		return false
+	}
 	a, err := w.stores.Ledger.Audit(background)
 	return err == nil && a.OutboxWaiting == 0 && a.IntentsPending == 0 &&
 		a.ByState[effect.Pending] == 0 && a.RefundsByState[effect.Pending] == 0 &&
 		a.Credits == a.ByState[effect.Succeeded] && a.Debits == a.RefundsByState[effect.Succeeded] &&
 		a.ByState[effect.Unknown] == w.audit.unproved(w.audit.payments) && a.RefundsByState[effect.Unknown] == w.audit.unproved(w.audit.refunds)
+}
+
+// waiting reports that a payment that was settled was not credited or pushed yet, as
+// seen from outside: the ledger need not be asked.
+func (a *auditor) waiting() bool {
+	return !a.blind && slices.ContainsFunc(a.payments, func(f *facts) bool {
+		return f.settledAs == effect.Succeeded && (f.credits == 0 || f.pushes == 0)
+	})
 }
 
 // unproved counts what must stay UNKNOWN, and of which a person was told, unless there

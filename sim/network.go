@@ -1,16 +1,12 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"time"
 
-	"github.com/retryproof/retryproof/deadline"
 	"github.com/retryproof/retryproof/psp/emulator"
 )
 
@@ -28,6 +24,8 @@ type Message struct {
 	// stamps and remote are the balancer's.
 	stamps []string
 	remote string
+	// event is its name in the trace.
+	event string
 }
 
 // Reply is an answer of the API.
@@ -41,59 +39,12 @@ type Reply struct {
 
 var errConnection = errors.New("sim: connection refused")
 
-// recorder is the server's end of one exchange.
-type recorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (r *recorder) Header() http.Header { return r.header }
-
-func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 && status >= 200 {
-		r.status = status
-	}
-}
-
-func (r *recorder) Write(b []byte) (int, error) {
-	r.WriteHeader(http.StatusOK)
-	return r.body.Write(b)
-}
-
-// request builds what the server reads. Its context never ends.
-func (m Message) request() (*http.Request, error) {
-	u, err := url.ParseRequestURI(m.Path)
-	if err != nil {
-		return nil, fmt.Errorf("sim: %q: %w", m.Path, err)
-	}
-	method := m.Method
-	if method == "" {
-		method = http.MethodPost
-	}
-	h := make(http.Header, 4+len(m.Header))
-	for name, values := range m.Header { // order: copied into a map
-		h[name] = values
-	}
-	if m.Token != "" {
-		h["Authorization"] = []string{"Bearer " + m.Token}
-	}
-	if m.Key != "" {
-		h["Idempotency-Key"] = []string{m.Key}
-	}
-	if m.stamps != nil {
-		h[deadline.HeaderRequestStart] = m.stamps
-	}
-	h["Content-Type"] = []string{"application/json"}
-	return &http.Request{Method: method, URL: u, Header: h, Host: "api", RemoteAddr: m.remote, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Body: io.NopCloser(bytes.NewReader(m.Body)), ContentLength: int64(len(m.Body)), RequestURI: m.Path}, nil
-}
-
 // Deliver hands the message to a node after the given time: the balancer stamps it, it
 // waits as long as it says, and then a task of that node serves it; answered is called
 // with the reply as the server wrote it. A node that is dead by then refuses; one that
 // dies meanwhile never answers.
 func (w *World) Deliver(n *Node, after time.Duration, m Message, answered func(Reply, error)) {
+	m.event = "http " + m.Label
 	w.After(after, func() {
 		m = w.stamp(m)
 		if m.Queued == 0 {
@@ -107,24 +58,18 @@ func (w *World) Deliver(n *Node, after time.Duration, m Message, answered func(R
 // serve lets the node's present life serve the message.
 func (w *World) serve(n *Node, m Message, answered func(Reply, error)) {
 	if n.p.dead {
-		w.trace.add(w.now, n.Name, "http "+m.Label, "refused", "")
+		w.trace.add(w.now, n.Name, m.event, "refused", "")
 		answered(Reply{}, errConnection)
 		return
 	}
 	p, system := n.p, n.System
 	w.Go(p, 0, func() {
 		p.resumeAfterPause()
-		r, err := m.request()
-		if err != nil {
-			panic(err)
-		}
-		rec := &recorder{header: http.Header{}}
 		began := w.now
-		w.trace.add(w.now, p.Name, "http "+m.Label, "arrives", "")
-		system.Handler().ServeHTTP(rec, r)
-		rec.WriteHeader(http.StatusOK)
-		w.trace.add(w.now, p.Name, "http "+m.Label, statusText(rec.status), "")
-		answered(Reply{Status: rec.status, Header: rec.header, Body: rec.body.Bytes(), At: w.now, Began: began}, nil)
+		w.trace.add(w.now, p.Name, m.event, "arrives", "")
+		rec := w.answer(system.Handler(), m)
+		w.trace.add(w.now, p.Name, m.event, statusText(rec.status), "")
+		answered(Reply{Status: rec.status, Header: rec.header, Body: rec.body, At: w.now, Began: began}, nil)
 	})
 }
 

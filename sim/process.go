@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/retryproof/retryproof/clock"
@@ -18,6 +19,8 @@ type Process struct {
 	// offset and drift are how wrong its clock is.
 	offset time.Duration
 	drift  float64
+	// mortal processes may be killed and paused by faults.
+	mortal bool
 	// pausedUntil is when a paused process goes on: no task of it runs before.
 	pausedUntil time.Duration
 }
@@ -25,7 +28,7 @@ type Process struct {
 // NewProcess starts a life. Its clock reads the true time plus offset, and runs
 // fast by drift (1e-5 is 10 ppm).
 func NewProcess(s *Scheduler, name string, offset time.Duration, drift float64) *Process {
-	return &Process{Name: name, scheduler: s, offset: offset, drift: drift}
+	return &Process{Name: name, scheduler: s, offset: offset, drift: drift, mortal: strings.ContainsAny(name[:1], "arw")}
 }
 
 // Dead reports whether the process was killed.
@@ -94,5 +97,11 @@ func (p *Process) clockNow() time.Time {
 		panic(killed{})
 	}
 	n := p.scheduler.now
-	return Epoch.Add(n + time.Duration(float64(n)*p.drift) + p.offset).Truncate(clock.Precision)
+	n += time.Duration(float64(n)*p.drift) + p.offset
+	if below := n % clock.Precision; below < 0 {
+		n -= below + clock.Precision
+	} else {
+		n -= below
+	}
+	return Epoch.Add(n)
 }

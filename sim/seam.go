@@ -80,7 +80,7 @@ func (w *World) fate(p *Process, kind string) fate {
 	if w.chance(c.Slow) {
 		f.slow = w.extent(c.MaxSlow)
 	}
-	if p.mortal() {
+	if p.mortal {
 		if w.chance(c.Crash) {
 			f.crashBefore = w.pick(2) == 0
 			f.crashAfter = !f.crashBefore

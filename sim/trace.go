@@ -36,11 +36,25 @@ const (
 	fnvPrime  = 1099511628211
 )
 
+// word hashes a word: FNV-1a over eight bytes at a time, whose high bits are folded
+// down, since its multiplication only carries upwards.
+func (t *Trace) word(w uint64) {
+	h := (t.hash ^ w) * fnvPrime
+	t.hash = h ^ h>>32
+}
+
+// mix hashes a string, its length before it.
 func (t *Trace) mix(s string) {
-	for i := range len(s) {
-		t.hash = (t.hash ^ uint64(s[i])) * fnvPrime
+	t.word(uint64(len(s)))
+	for ; len(s) >= 8; s = s[8:] {
+		t.word(uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56)
 	}
-	t.hash = (t.hash ^ 0xff) * fnvPrime
+	var rest uint64
+	for i := range len(s) {
+		rest |= uint64(s[i]) << (8 * i)
+	}
+	t.word(rest)
 }
 
 func (t *Trace) add(at time.Duration, where, what, how, about string) {
@@ -48,7 +62,7 @@ func (t *Trace) add(at time.Duration, where, what, how, about string) {
 		t.hash = fnvOffset
 	}
 	t.n++
-	t.hash = (t.hash ^ uint64(at)) * fnvPrime
+	t.word(uint64(at))
 	t.mix(where)
 	t.mix(what)
 	t.mix(how)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/retryproof/retryproof/payments"
@@ -80,6 +79,8 @@ type World struct {
 	pumping                      bool
 	// losing are the numbers of replies of the processor that a story loses.
 	losing map[string]int
+	// served are requests to use again.
+	served []*served
 	// healed says that restarts come at once and clocks are right.
 	healed   bool
 	healedAt time.Duration
@@ -102,9 +103,6 @@ type Node struct {
 
 // Process is the node's present life.
 func (n *Node) Process() *Process { return n.p }
-
-// mortal reports whether faults may kill or pause the process.
-func (p *Process) mortal() bool { return strings.ContainsAny(p.Name[:1], "arw") }
 
 // NewWorld makes a world without nodes.
 func NewWorld(o Options) (*World, error) {
