@@ -133,16 +133,23 @@ func readBody(r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > 0 {
 		size = int(r.ContentLength) + 1 // ≤ limit + 1; the one finds the end
 	}
-	buf := bytes.NewBuffer(make([]byte, 0, size))
-	_, err := buf.ReadFrom(io.LimitReader(r.Body, limit+1))
+	body, err := make([]byte, 0, size), error(nil)
+	for err == nil && int64(len(body)) <= limit {
+		if len(body) == cap(body) {
+			body = slices.Grow(body, len(body))
+		}
+		var n int
+		n, err = r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+	}
 	var outer *http.MaxBytesError
 	switch {
-	case errors.As(err, &outer) || int64(buf.Len()) > limit:
+	case int64(len(body)) > limit || errors.As(err, &outer):
 		return nil, tooLarge(limit)
-	case err != nil:
+	case err != io.EOF:
 		return nil, retryproof.Refused(retryproof.CodeInvalid, "the body could not be read to its end; nothing ran", err)
 	}
-	return buf.Bytes(), nil
+	return body, nil
 }
 
 func tooLarge(limit int64) error {

@@ -121,8 +121,9 @@ func (c Config) withDefaults() Config {
 // The lock guards the maps only: it is never held across the journal, the clock
 // or a delivery, so that a simulator may suspend a call in any of them.
 type Core struct {
-	cfg   Config
-	clock clock.Clock
+	cfg    Config
+	clock  clock.Clock
+	signer *signer
 
 	mu       sync.Mutex
 	seq      int64 // the last number given out
@@ -174,7 +175,7 @@ func New(ctx context.Context, cfg Config) (*Core, error) {
 	}
 	cfg = cfg.withDefaults()
 	c := &Core{
-		cfg: cfg, clock: cfg.Clock,
+		cfg: cfg, clock: cfg.Clock, signer: newSigner(cfg.WebhookSecret),
 		keys: map[string]*keyMemory{}, intents: map[string]*intent{}, refunds: map[string]*refund{},
 		events: map[string]*event{}, methods: map[string]string{},
 		executing: map[string]fingerprint{}, busy: map[string]bool{}, counts: map[string]*keyCount{},

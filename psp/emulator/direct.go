@@ -3,6 +3,7 @@ package emulator
 import (
 	"context"
 	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -124,7 +125,7 @@ func (d Direct) Retrieve(ctx context.Context, id string) (psp.Charge, error) {
 // and reads it. An event that is about neither a charge of ours nor a refund has an
 // empty Charge and an empty Refund: answer 2xx and forget it.
 func (d Direct) Webhook(payload []byte, header http.Header, now time.Time) (psp.WebhookEvent, error) {
-	if err := verify(d.Core.cfg.WebhookSecret, payload, header.Get(SignatureHeader), now); err != nil {
+	if err := d.Core.signer.verify(payload, header.Get(SignatureHeader), now); err != nil {
 		return psp.WebhookEvent{}, retryproof.Refused(retryproof.CodeUnauthorized, "the webhook's signature does not hold", err)
 	}
 	if e := d.Core.pending(payload); e != nil {
@@ -166,22 +167,15 @@ var (
 )
 
 // verify checks a signature header: one t, one or more v1, of which one fits.
-func verify(secret string, payload []byte, header string, now time.Time) error {
-	var t string
-	var sums [][]byte
+func (s *signer) verify(payload []byte, header string, now time.Time) error {
+	t, times := "", 0
 	for part := range strings.SplitSeq(header, ",") {
-		name, value, _ := strings.Cut(part, "=")
-		switch name {
-		case "t":
-			if t != "" {
-				return errors.New("the signature has two times")
-			}
-			t = value
-		case "v1":
-			if sum, err := hex.DecodeString(value); err == nil {
-				sums = append(sums, sum)
-			}
+		if value, ok := strings.CutPrefix(part, "t="); ok {
+			t, times = value, times+1
 		}
+	}
+	if times > 1 {
+		return errors.New("the signature has two times")
 	}
 	seconds, err := strconv.ParseInt(t, 10, 64)
 	if err != nil {
@@ -190,9 +184,14 @@ func verify(secret string, payload []byte, header string, now time.Time) error {
 	if age := now.Sub(time.Unix(seconds, 0)); age > webhookTolerance || age < -webhookTolerance {
 		return errors.New("the signature's time is too far from now")
 	}
-	want := mac(secret, t, payload)
-	for _, sum := range sums {
-		if hmac.Equal(sum, want) {
+	want := s.mac(t, payload)
+	for part := range strings.SplitSeq(header, ",") {
+		value, ok := strings.CutPrefix(part, "v1=")
+		var sum [sha256.Size]byte
+		if !ok || len(value) != hex.EncodedLen(len(sum)) {
+			continue
+		}
+		if _, err := hex.Decode(sum[:], []byte(value)); err == nil && hmac.Equal(sum[:], want[:]) {
 			return nil
 		}
 	}

@@ -9,10 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -62,15 +64,42 @@ func (d HTTPDeliverer) Deliver(ctx context.Context, payload []byte, signature st
 
 // Sign returns the value of [SignatureHeader] for a payload sent at the given time.
 func Sign(secret string, payload []byte, at time.Time) string {
-	t := strconv.FormatInt(at.Unix(), 10)
-	return "t=" + t + ",v1=" + hex.EncodeToString(mac(secret, t, payload))
+	return newSigner(secret).sign(payload, at)
 }
 
-func mac(secret, t string, payload []byte) []byte {
-	m := hmac.New(sha256.New, []byte(secret))
-	m.Write([]byte(t + "."))
+// signer signs with one secret, again and again.
+type signer struct{ free sync.Pool }
+
+// macer computes codes, one at a time.
+type macer struct {
+	hash.Hash
+	head []byte
+}
+
+func newSigner(secret string) *signer {
+	return &signer{sync.Pool{New: func() any { return &macer{Hash: hmac.New(sha256.New, []byte(secret))} }}}
+}
+
+// sign is the header of a payload.
+func (s *signer) sign(payload []byte, at time.Time) string {
+	t := strconv.FormatInt(at.Unix(), 10)
+	sum := s.mac(t, payload)
+	header := make([]byte, 0, 96)
+	header = append(append(append(header, "t="...), t...), ",v1="...)
+	return string(hex.AppendEncode(header, sum[:]))
+}
+
+// mac is the code of a payload that is sent at a time.
+func (s *signer) mac(t string, payload []byte) (sum [sha256.Size]byte) {
+	m := s.free.Get().(*macer)
+	defer s.free.Put(m)
+	m.Reset()
+	m.head = append(append(m.head[:0], t...), '.')
+	m.Write(m.head)
 	m.Write(payload)
-	return m.Sum(nil)
+	m.head = m.Sum(m.head[:0])
+	copy(sum[:], m.head)
+	return sum
 }
 
 // event is a webhook that is owed. The first group is in the record.
@@ -226,7 +255,7 @@ func (c *Core) deliver(ctx context.Context, id string) (bool, error) {
 func (c *Core) send(ctx context.Context, payload []byte) error {
 	ctx, cancel := c.clock.WithTimeout(ctx, c.cfg.WebhookTimeout)
 	defer cancel()
-	return c.cfg.Deliverer.Deliver(ctx, payload, Sign(c.cfg.WebhookSecret, payload, c.clock.Now()))
+	return c.cfg.Deliverer.Deliver(ctx, payload, c.signer.sign(payload, c.clock.Now()))
 }
 
 // sent ends an attempt; a failed one is due again after the backoff.
