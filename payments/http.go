@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
@@ -295,19 +294,6 @@ func (s *System) balance(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, map[string]any{"merchant_id": merchant, "currency": currency, "balance": balance})
-}
-
-// ready reports whether a payment could be recorded now.
-func (s *System) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := s.deps.Clock.WithTimeout(r.Context(), 2*time.Second)
-	defer cancel()
-	// A row is written, since a ledger that can only be read is not ready.
-	probe := []Sighting{{PaymentID: "readyz", Hop: hopLedger, What: "probes", N: 1, At: s.deps.Clock.Now()}}
-	if err := s.deps.Store.Hops.AddSightings(ctx, probe); err != nil {
-		writeError(w, retryproof.Refused(retryproof.CodeUnavailable, "the ledger cannot be written", err))
-		return
-	}
-	writeJSON(w, map[string]string{"status": "ready"})
 }
 
 func writeError(w http.ResponseWriter, err error) {

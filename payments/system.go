@@ -32,6 +32,7 @@ type System struct {
 	notifier  *notify.Notifier
 	resolver  *resolve.Resolver
 	refunds   refunds
+	readiness readiness
 	sightings sightings
 }
 

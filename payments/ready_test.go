@@ -1,0 +1,23 @@
+package payments_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+// Whoever asks for readiness needs no token: asking again and again must not write
+// again and again.
+func TestReadinessIsProbedOnceASecond(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for range 20 {
+		want(t, w.get("/readyz"), http.StatusOK, "")
+	}
+	w.clock.Advance(time.Second)
+	want(t, w.get("/readyz"), http.StatusOK, "")
+	probes, err := w.store.Payments().Hops.Sightings(t.Context(), "readyz")
+	if err != nil || len(probes) != 1 || probes[0].N != 2 {
+		t.Errorf("probes: got %+v, %v, want 2", probes, err)
+	}
+}
