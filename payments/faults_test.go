@@ -26,6 +26,39 @@ type processor struct {
 	calls  map[string]int
 	asked  []psp.ChargeRequest
 	around func(ctx context.Context, r psp.ChargeRequest, next charging) (psp.Charge, error)
+	// refunds are the refund requests; aroundRefund is as around.
+	refunds      []psp.RefundRequest
+	aroundRefund func(ctx context.Context, r psp.RefundRequest, next refunding) (psp.Refund, error)
+}
+
+// refunding runs a refund.
+type refunding func(ctx context.Context, r psp.RefundRequest) (psp.Refund, error)
+
+func (p *processor) setRefund(f func(ctx context.Context, r psp.RefundRequest, next refunding) (psp.Refund, error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.aroundRefund = f
+}
+
+func (p *processor) refundRequests() []psp.RefundRequest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]psp.RefundRequest(nil), p.refunds...)
+}
+
+func (p *processor) Refund(ctx context.Context, r psp.RefundRequest) (psp.Refund, error) {
+	p.mu.Lock()
+	p.calls["refund"]++
+	p.refunds = append(p.refunds, r)
+	around := p.aroundRefund
+	p.mu.Unlock()
+	next := func(ctx context.Context, r psp.RefundRequest) (psp.Refund, error) {
+		return p.Direct.Refund(context.WithoutCancel(ctx), r)
+	}
+	if around == nil {
+		return next(ctx, r)
+	}
+	return around(ctx, r, next)
 }
 
 func (p *processor) set(f func(ctx context.Context, r psp.ChargeRequest, next charging) (psp.Charge, error)) {
