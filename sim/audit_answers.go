@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
 )
 
@@ -36,7 +37,7 @@ func isOutcome(status int) bool {
 }
 
 func (a *auditor) answeredPayment(m Message, r Reply, seen time.Duration) {
-	if isVoid(r) {
+	if says(r, retryproof.CodeVoid) {
 		a.w.counts.VoidMet++
 		a.contradicts(m, string(derivedID(m.Token, m.Key)), "VOID", seen)
 	}
@@ -93,6 +94,10 @@ func (a *auditor) answeredQuestion(m Message, r Reply, seen time.Duration) {
 
 // answeredRefund: somebody was told of a refund. What has succeeded was made.
 func (a *auditor) answeredRefund(m Message, r Reply, seen time.Duration) {
+	id, _, _ := strings.Cut(strings.TrimPrefix(m.Path, "/payments/"), "/")
+	if f := a.byID[id]; f != nil && f.settledAs == effect.Succeeded && f.settledAt < seen && says(r, retryproof.CodeMoved) {
+		a.harm(HarmContradictory, "%s was SUCCEEDED and its refund was refused, since it is not", id)
+	}
 	if !isOutcome(r.Status) {
 		return
 	}

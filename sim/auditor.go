@@ -373,7 +373,7 @@ func (a *auditor) announced(n push.Notification) *facts {
 func (a *auditor) announcedRefund(order string) *facts {
 	var found *facts
 	for _, f := range a.refunds {
-		if f.of != "" && a.of(f.of).order == order && (found == nil || found.pushes > 0) {
+		if f.settledAs == effect.Succeeded && a.of(f.of).order == order && (found == nil || found.pushes > 0) {
 			found = f
 		}
 	}

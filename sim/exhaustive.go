@@ -16,11 +16,20 @@ func MainLine(seed uint64, grayFailure bool) Plan {
 	return p
 }
 
+// SideLine is a plan without chaos in which the buyer asks about the key before its
+// first send, pays with the key that the void one makes room for, and wants a part of
+// the money back.
+func SideLine(seed uint64) Plan {
+	p := MainLine(seed, false)
+	p.Habits = Habits{AskFirst: 1, Refund: 1, Refunding: RefundPart}
+	return p
+}
+
 // Exhaustion is what the exhaustive mode did.
 type Exhaustion struct {
 	// Calls is how many seam calls the main line has, without and with the gray
-	// failure.
-	Calls [2]int
+	// failure, and the side line.
+	Calls [3]int
 	// Runs is how many runs were made: each call times each fault.
 	Runs       int
 	Violations []Violation
@@ -32,25 +41,32 @@ type Exhaustion struct {
 // exhaustiveFaults are tried at every call of every process.
 var exhaustiveFaults = []string{"crash-before", "crash-after", "lose", "refuse"}
 
-// Exhaust injects one fault at every single seam call of the main line, each kind in
-// turn: the process that makes the call dies before or after it, the answer is
+// Exhaust injects one fault at every single seam call of the main line and of the side
+// line, each kind in turn: the process that makes the call dies before or after it, the answer is
 // lost, or the call is refused.
 func Exhaust(seed uint64, twins []Twin, stop func(Exhaustion) bool) (Exhaustion, error) {
 	var e Exhaustion
-	for i, gray := range []bool{false, true} {
-		plan := MainLine(seed, gray)
+	for i, line := range []struct {
+		name string
+		plan func() Plan
+	}{
+		{"the main line", func() Plan { return MainLine(seed, false) }},
+		{"the main line with a gray failure", func() Plan { return MainLine(seed, true) }},
+		{"the side line", func() Plan { return SideLine(seed) }},
+	} {
+		plan := line.plan()
 		plan.Twins = twins
 		base, err := Run(plan)
 		if err != nil {
 			return e, err
 		}
 		if base.Violation != nil {
-			return e, fmt.Errorf("sim: the main line itself is harmed: %v", base.Violation)
+			return e, fmt.Errorf("sim: %s itself is harmed: %v", line.name, base.Violation)
 		}
 		e.Calls[i] = base.Calls
 		for n := 1; n <= base.Calls; n++ {
 			for _, do := range exhaustiveFaults {
-				plan := MainLine(seed, gray)
+				plan := line.plan()
 				plan.Twins, plan.Inject = twins, []Injection{{Call: n, Do: do}}
 				r, err := Run(plan)
 				if err != nil {
@@ -60,7 +76,7 @@ func Exhaust(seed uint64, twins []Twin, stop func(Exhaustion) bool) (Exhaustion,
 				e.Counts.Add(r.Counts)
 				if r.Violation != nil {
 					v := *r.Violation
-					v.What = fmt.Sprintf("%s (gray failure %t, %s at call %d)", v.What, gray, do, n)
+					v.What = fmt.Sprintf("%s (%s, %s at call %d)", v.What, line.name, do, n)
 					e.Violations, e.Repeat = append(e.Violations, v), append(e.Repeat, plan)
 				}
 				if stop != nil && stop(e) {

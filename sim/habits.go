@@ -29,8 +29,10 @@ type Habits struct {
 	Ask, AskFirst float64
 	// Trust makes all buyers trust formula 2; see Plan.trust.
 	Trust bool
-	// Refund is the probability that a buyer wants money back.
-	Refund float64
+	// Refund is the probability that a buyer wants money back. Refunding is how.
+	// Defaults to any way.
+	Refund    float64
+	Refunding Refunding
 	// Pause is the longest pause between two tries. Defaults to 2 s.
 	Pause time.Duration
 }
@@ -56,6 +58,9 @@ func (p *Plan) tempt(r *rand.Rand) {
 	}
 	if r.IntN(6) == 0 {
 		p.Silence = Silence{From: time.Duration(r.IntN(20000)) * time.Millisecond, For: time.Duration(5+r.IntN(200)) * time.Second}
+	}
+	if r.IntN(6) == 0 {
+		p.hearWebhooksOnly()
 	}
 	p.Habits.Hurry = 0.2
 	if r.IntN(2) == 0 {
@@ -115,4 +120,11 @@ func (p *Plan) trust() {
 	c := &p.Chaos
 	c.Pause, c.Late, c.Stamp = 0, 0, 0
 	c.MaxSlow, c.Skew = min(c.MaxSlow, 500*time.Millisecond), min(c.Skew, 100*time.Millisecond)
+}
+
+// hearWebhooksOnly loses the processor's answers for a while and lets its webhooks
+// through, some of them late: what is asked about is settled meanwhile by somebody else.
+func (p *Plan) hearWebhooksOnly() {
+	p.Silence = Silence{For: time.Minute, WebhooksHeard: true}
+	p.Chaos.WebhookOdd, p.Habits.Pause = 1, 15*time.Second
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/retryproof/retryproof"
 )
 
 // Intent is one thing a buyer wants: pay this order.
@@ -148,7 +150,7 @@ func (b *Buyer) try(w *World, p *Process, i *Intent, try int) {
 	case 402:
 		i.Done = "FAILED"
 	case 409:
-		if isVoid(r) {
+		if says(r, retryproof.CodeVoid) {
 			i.renew()
 		}
 	case 422:
@@ -186,7 +188,9 @@ func newBuyer(w *World, name string, n int, h Habits) *Buyer {
 		b.Timeout, b.Trusts = 10*time.Second, true
 	}
 	if w.rand.Float64() < h.Refund {
-		b.Refunds = Refunding(1 + w.rand.IntN(4))
+		if b.Refunds = h.Refunding; b.Refunds == 0 {
+			b.Refunds = Refunding(1 + w.rand.IntN(4))
+		}
 	}
 	for k := range n {
 		i := &Intent{Name: fmt.Sprintf("%s-%d", name, k), Buyer: name, Merchant: fmt.Sprintf("m%d", 1+w.rand.IntN(2)),

@@ -63,7 +63,7 @@ func paymentIn(r Reply) string {
 	return text.ID
 }
 
-var voidCode = []byte(`"code":"` + string(retryproof.CodeVoid) + `"`)
-
-// isVoid reports a 409 that says that the key is void.
-func isVoid(r Reply) bool { return r.Status == http.StatusConflict && bytes.Contains(r.Body, voidCode) }
+// says reports a 409 with a code.
+func says(r Reply, code retryproof.Code) bool {
+	return r.Status == http.StatusConflict && bytes.Contains(r.Body, []byte(`"code":"`+string(code)+`"`))
+}

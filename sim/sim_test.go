@@ -52,7 +52,7 @@ func TestAFaultAtEverySingleCallOfTheMainLineDoesNoHarm(t *testing.T) {
 	for _, v := range e.Violations {
 		t.Error(v)
 	}
-	if got := e.Runs; got < 4*(e.Calls[0]+e.Calls[1]) || e.Calls[0] < 10 {
+	if got := e.Runs; got < 4*(e.Calls[0]+e.Calls[1]+e.Calls[2]) || e.Calls[0] < 10 || e.Calls[2] < 2*e.Calls[0]-10 {
 		t.Errorf("runs: got %d for calls %v", got, e.Calls)
 	}
 	t.Logf("%d calls, %d runs, %+v", e.Calls, e.Runs, e.Counts)

@@ -10,7 +10,7 @@ import (
 func Twins() []Twin {
 	return []Twin{
 		keyPerAttempt(), keyAlone(), noFingerprint(), noGuard(), rowAfterwards(), keyPerCall(), timeoutIsFailure(), storedPointer(),
-		noOwnerCheck(), blindTakeover(), leaseIsALock(), unconditionalMoves(), lostCommitIsFailure(), endlessKeyMemory(),
+		noOwnerCheck(), blindTakeover(), leaseIsALock(), lateOriginal(), onlyLooks(), unconditionalMoves(), lostCommitIsFailure(), endlessKeyMemory(), refundKeyPerCall(),
 		publishBeside(), idPerSend(), deleteWhenSendReturns(), noInbox(), markedApart(), onlyAcknowledged(), pushEveryDelivery(), noReplaceID(),
 		laggingReads(),
 	}
@@ -48,14 +48,10 @@ type Missing struct {
 // NotBuilt lists the rules without a twin, with the reason.
 func NotBuilt() []Missing {
 	const (
-		noQueue   = "requests do not wait in front of the API yet, so none arrives after its deadline"
-		noVoid    = "POST /payments/resolve only looks; voiding a key is not built"
-		noRefund  = "refunds are not built"
 		noStream  = "the stream job is not built"
 		oneRegion = "there is one Region"
 	)
 	return []Missing{
-		{"deadline", noQueue}, {"void", noVoid}, {"refund-key", noRefund},
 		{"full-flush", noStream}, {"barrier-tag", noStream}, {"checkpointed-dedup", noStream}, {"watermark-floor", noStream}, {"event-time-expiry", noStream},
 		{"home-region", oneRegion}, {"derived-event-id", oneRegion}, {"region-free-key", oneRegion},
 	}

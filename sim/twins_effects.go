@@ -15,7 +15,7 @@ import (
 
 // rowAfterwards is without intent-first.
 func rowAfterwards() Twin {
-	return Twin{Rule: "intent-first", Instead: "the payment's row is written after the processor has answered", Harms: []string{HarmLostEffect},
+	return Twin{Rule: "intent-first", Instead: "the payment's row is written after the processor has answered", Harms: []string{HarmLostEffect, HarmVoidedRan},
 		World: func(p *Plan) { p.Chaos.Crash = max(p.Chaos.Crash, 0.02) },
 		Stores: func(below payments.Stores) payments.Stores {
 			d := newPlainStore(below)
@@ -38,7 +38,10 @@ func (l *lateRows) unwritten(b effect.Begin) *effect.Guard {
 	return g
 }
 
-func (l *lateRows) Begin(_ context.Context, b effect.Begin) (effect.Seen, error) {
+func (l *lateRows) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error) {
+	if b.Void {
+		return l.plainStore.Begin(ctx, b)
+	}
 	c := l.live(b.Scope, b.Now)
 	if c == nil {
 		c = l.claim(b)
@@ -90,9 +93,7 @@ func leaseIsALock() Twin {
 // unconditionalMoves is without transitions.
 func unconditionalMoves() Twin {
 	return Twin{Rule: "transitions", Instead: "the webhook and the resolver write the state they know, whatever is there", Harms: []string{HarmContradictory},
-		World: func(p *Plan) {
-			p.Silence, p.Habits.Pause = Silence{From: time.Second, For: 20 * time.Second}, 15*time.Second
-		},
+		World: (*Plan).hearWebhooksOnly,
 		Stores: relaxed(func(d *plainStore) {
 			d.maySettle = func(g *effect.Guard, s effect.Settle) bool { return s.Claim == nil || maySettle(g, s) }
 		})}
@@ -201,9 +202,42 @@ func (t timedOut) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, 
 	return c, err
 }
 
+// lateOriginal is without deadline.
+func lateOriginal() Twin {
+	return Twin{Rule: "deadline", Instead: "a request has arrived when its handler sees it, however long it waited in front of it", Harms: []string{HarmDoubleCharge},
+		World: func(p *Plan) {
+			p.trust()
+			p.Chaos.Queue, p.Chaos.MaxQueue = max(p.Chaos.Queue, 0.2), 20*time.Second
+		},
+		Deps: func(_ *World, _ *Process, d payments.Deps) payments.Deps {
+			d.Arrived = nil
+			return d
+		}}
+}
+
+// refundKeyPerCall is without refund-key.
+func refundKeyPerCall() Twin {
+	return Twin{Rule: "refund-key", Instead: "every call of a refund to the processor has a fresh key", Harms: []string{HarmWrongAmount},
+		World: func(p *Plan) { p.Habits.Refund = 1 },
+		Deps: func(_ *World, _ *Process, d payments.Deps) payments.Deps {
+			d.PSP = freshRefunds{d.PSP, d.Rand}
+			return d
+		}}
+}
+
+type freshRefunds struct {
+	payments.PSP
+	fresh entropy.Source
+}
+
+func (f freshRefunds) Refund(ctx context.Context, r psp.RefundRequest) (psp.Refund, error) {
+	r.Key = entropy.Token(f.fresh)
+	return f.PSP.Refund(ctx, r)
+}
+
 // endlessKeyMemory is without psp-window.
 func endlessKeyMemory() Twin {
-	return Twin{Rule: "psp-window", Instead: "a charge is repeated under its key however old the key is", Harms: []string{HarmDoubleCharge},
+	return Twin{Rule: "psp-window", Instead: "a charge or a refund is repeated under its key however old the key is", Harms: []string{HarmDoubleCharge, HarmWrongAmount},
 		World: func(p *Plan) {
 			p.forgetKeys(100 * time.Second)
 			p.Silence = Silence{From: time.Second, For: 3 * time.Minute}

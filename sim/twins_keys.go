@@ -68,7 +68,7 @@ func sameMeaning(seen effect.Seen, f retryproof.Fingerprint) effect.Seen {
 // kept, and nothing else does.
 func noGuard() Twin {
 	return Twin{Rule: "guard", Instead: "payments have random ids and no unique key; only the key record, which expires, knows the payment",
-		Harms: []string{HarmDoubleCharge, HarmContradictory},
+		Harms: []string{HarmDoubleCharge, HarmContradictory, HarmLostEffect},
 		Stores: func(below payments.Stores) payments.Stores {
 			d := newPlainStore(below)
 			return d.stores(&randomIDs{plainStore: d, drawn: map[string]retryproof.ID{}})
@@ -94,6 +94,9 @@ func (r *randomIDs) id(owner string, asked retryproof.ID) retryproof.ID {
 }
 
 func (r *randomIDs) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error) {
+	if b.Void {
+		return r.plainStore.Begin(ctx, b)
+	}
 	b.GuardID = retryproof.Derive("pay", "random", b.Owner) // the token is random
 	if c := r.live(b.Scope, b.Now); c != nil {
 		b.GuardID = c.GuardID
@@ -122,6 +125,16 @@ func (r *randomIDs) Look(ctx context.Context, l effect.Look) (effect.Seen, error
 		l.GuardID = c.GuardID
 	}
 	return r.plainStore.Look(ctx, l)
+}
+
+// onlyLooks is without void.
+func onlyLooks() Twin {
+	return Twin{Rule: "void", Instead: "the question what became of a key only looks: nothing found is 404, and nothing is written", Harms: []string{HarmDoubleCharge, HarmLostEffect},
+		World: func(p *Plan) {
+			p.Habits.Ask, p.Habits.Hurry = 1, 1
+			p.Chaos.Queue, p.Chaos.MaxQueue = max(p.Chaos.Queue, 0.3), 6*time.Second
+		},
+		Phone: func(b *Buyer) { b.Question = lookAtKey }}
 }
 
 // storedPointer is without pointer.
