@@ -246,7 +246,7 @@ func (w *World) startLoop(n *Node) {
 			}
 			// A poke during the step has resolved the future: there may be more.
 			if !n.idle.await(background, p, pause) {
-				pause = min(4*pause, longest)
+				pause = min(16*pause, longest)
 			}
 			n.idle = &future{w: w}
 		}
