@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
@@ -13,59 +12,6 @@ import (
 
 // endpointPayments is the endpoint part of a payment's scope.
 const endpointPayments = "payments"
-
-// api serves the two requests that every payment is made of without looking for
-// their routes; they have fixed paths. The other routes are made when one is asked
-// for.
-type api struct {
-	pay, webhook http.Handler
-	routes       func() http.Handler
-}
-
-func (s *System) newAPI() *api {
-	a := &api{pay: s.keyed.Handler(http.HandlerFunc(s.create)), webhook: http.HandlerFunc(s.webhook)}
-	a.routes = sync.OnceValue(func() http.Handler { return s.routes(a) })
-	return a
-}
-
-const (
-	patternPay     = "POST /payments"
-	patternWebhook = "POST /webhooks/psp"
-)
-
-// ServeHTTP implements http.Handler.
-func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch {
-	case r.Method == http.MethodPost && r.URL.Path == "/payments":
-		r.Pattern = patternPay
-		a.pay.ServeHTTP(w, r)
-	case r.Method == http.MethodPost && r.URL.Path == "/webhooks/psp":
-		r.Pattern = patternWebhook
-		a.webhook.ServeHTTP(w, r)
-	default:
-		a.routes().ServeHTTP(w, r)
-	}
-}
-
-func (s *System) routes(a *api) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle(patternPay, a.pay)
-	mux.Handle(patternWebhook, a.webhook)
-	mux.HandleFunc("POST /payments/resolve", s.resolve)
-	mux.Handle("POST /payments/{id}/refunds", s.refunds.keyed.Handler(http.HandlerFunc(s.createRefund)))
-	mux.HandleFunc("POST /payments/{id}/cancel", s.cancel)
-	mux.HandleFunc("GET /payments/{id}/refunds", s.showRefunds)
-	mux.HandleFunc("GET /payments/{id}", s.show)
-	mux.HandleFunc("GET /payments/{id}/hops", s.showHops)
-	mux.HandleFunc("GET /devices/{device}/last-action", s.lastAction)
-	mux.HandleFunc("GET /merchants/{id}/balance", s.balance)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, map[string]string{"status": "ok"})
-	})
-	mux.HandleFunc("GET /readyz", s.ready)
-	s.operatorRoutes(mux)
-	return mux
-}
 
 // caller authenticates the request by its bearer token.
 func (s *System) caller(r *http.Request) (string, error) {

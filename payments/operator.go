@@ -18,13 +18,6 @@ import (
 
 // The operator's part of the API: what no machine can settle, a named person looks at
 // and decides, and everything that they do is kept as evidence (mission C4).
-func (s *System) operatorRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /operator/unknown", s.listUnknown)
-	mux.HandleFunc("GET /operator/payments/{id}", s.showToOperator)
-	mux.HandleFunc("POST /operator/payments/{id}/verdict", s.decidePayment)
-	mux.HandleFunc("POST /operator/payments/{id}/refunds/{refund}/verdict", s.decideRefund)
-	mux.HandleFunc("POST /operator/reconciliations", s.reconcileForOperator)
-}
 
 // operator authenticates a person by their bearer token.
 func (s *System) operator(r *http.Request) (string, error) {

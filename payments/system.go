@@ -25,8 +25,7 @@ type System struct {
 	deps      Deps
 	config    Config
 	engine    *effect.Engine
-	keyed     *httpkey.Middleware
-	handler   http.Handler
+	pay       http.Handler
 	relays    []*outbox.Relay
 	consumer  *inbox.Consumer
 	notifier  *notify.Notifier
@@ -52,7 +51,7 @@ func New(deps Deps, config Config) (*System, error) {
 	if err := s.composeLoops(); err != nil {
 		return nil, err
 	}
-	s.keyed, err = httpkey.New(s.engine, httpkey.Config{
+	keyed, err := httpkey.New(s.engine, httpkey.Config{
 		Caller:   s.caller,
 		Endpoint: func(*http.Request) string { return endpointPayments },
 		Arrived:  s.deps.Arrived,
@@ -60,8 +59,11 @@ func New(deps Deps, config Config) (*System, error) {
 		Render:   s.renderGuard,
 		MaxBody:  s.config.MaxBody,
 	})
-	s.handler = s.newAPI()
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	s.pay = keyed.Handler(http.HandlerFunc(s.create))
+	return s, nil
 }
 
 func (s *System) composeLoops() error {
@@ -93,7 +95,7 @@ func (s *System) composeLoops() error {
 }
 
 // Handler serves the API.
-func (s *System) Handler() http.Handler { return s.handler }
+func (s *System) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 // RelayOnce publishes one batch of a relay, numbered from 0. Like WorkOnce,
 // ResolveOnce and TidyOnce it is a step behind Loops, for whoever runs them by
