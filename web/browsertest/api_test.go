@@ -23,6 +23,8 @@ type fakeAPI struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed and made anew on every change
 	sends    []sent
+	asked    []sent // questions what became of a key
+	cancels  []sent
 	payments map[string]*payment // by caller and key
 	order    []*payment
 	held     chan struct{} // not nil: charges wait until it is closed
@@ -34,7 +36,7 @@ type sent struct{ key, caller, body string }
 
 type payment struct {
 	id, caller, order, state, merchant string
-	amount                             int64
+	amount, refunded                   int64
 	running                            bool
 	requests, replayed                 int
 }
@@ -52,6 +54,9 @@ func newAPI(t *testing.T) *fakeAPI {
 	mux.HandleFunc("GET /phone/faults", a.serveFaults)
 	mux.HandleFunc("POST /phone/faults", a.serveFaults)
 	mux.HandleFunc("POST /payments", a.pay)
+	mux.HandleFunc("POST /payments/resolve", a.resolve)
+	mux.HandleFunc("POST /payments/{id}/cancel", a.cancel)
+	mux.HandleFunc("GET /payments/{id}/refunds", a.refunds)
 	mux.HandleFunc("GET /payments/{id}", a.read)
 	mux.HandleFunc("GET /payments/{id}/hops", a.hops)
 	mux.HandleFunc("GET /merchants/{id}/balance", a.balance)
@@ -168,6 +173,10 @@ func (a *fakeAPI) pay(w http.ResponseWriter, r *http.Request) {
 		}
 		a.payments[who+":"+key] = p
 		a.order = append(a.order, p)
+	case p.state == "VOID":
+		a.mu.Unlock()
+		problem(w, 409, "void")
+		return
 	case p.running:
 		p.requests++
 		a.mu.Unlock()
@@ -223,7 +232,11 @@ func (a *fakeAPI) find(w http.ResponseWriter, r *http.Request) (payment, bool) {
 
 func (a *fakeAPI) read(w http.ResponseWriter, r *http.Request) {
 	if p, ok := a.find(w, r); ok {
-		reply(w, 200, map[string]any{"id": p.id, "state": p.state, "amount": p.amount, "currency": "USD"})
+		body := map[string]any{"id": p.id, "state": p.state, "amount": p.amount, "currency": "USD"}
+		if p.refunded > 0 {
+			body["refunded"] = p.refunded
+		}
+		reply(w, 200, body)
 	}
 }
 

@@ -71,6 +71,61 @@ func TestKill9InTheMiddleOfASlowPaymentIsOneChargeMore(t *testing.T) {
 	s.ended(p.ctx, 2)
 }
 
+// case 27
+func TestAVoidedKeyNeverChargesHoweverLateItsRequestComes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	p := openTab(t, s.URL)
+	p.click("hold", "tap")
+	p.awaitSaid("No answer")
+	p.click("ask")
+	p.awaitSaid("not paid and never will be")
+	p.awaitJournal("void")
+	p.awaitSaid("too late: 409 void")
+	if got := s.charges(p.ctx); got != 0 {
+		t.Errorf("%d charges under a voided key, want none", got)
+	}
+	p.screenshot("real-void")
+	p.click("tap")
+	p.awaitSaid("Paid $30.00")
+	p.awaitJournal("done", "void")
+	s.ended(p.ctx, 1)
+
+	p.click("next", "lose", "tap")
+	p.awaitSaid("No answer")
+	p.click("ask")
+	p.awaitSaid("Yes: $30.00 was paid")
+	s.ended(p.ctx, 2)
+}
+
+// case 23
+func TestARefundWhoseReplyIsLostGivesTheMoneyBackOnce(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	p := openTab(t, s.URL)
+	p.click("tap")
+	p.awaitSaid("Paid $30.00")
+	s.ended(p.ctx, 1)
+	p.click("lose", "refund")
+	p.awaitSaid("The refund may be done, or not")
+	p.click("refund")
+	p.awaitSaid("nothing was given back twice")
+	p.awaitJournal("done", "done")
+	p.await(`document.querySelector('#refunds li').dataset.state === 'SUCCEEDED'`)
+	type refunds struct {
+		Refunded int
+		Refunds  []struct {
+			State  string
+			Amount int
+		}
+	}
+	got := get[refunds](p.ctx, t, s, "/payments/"+p.paymentID()+"/refunds")
+	if got.Refunded != 3_000 || len(got.Refunds) != 1 || got.Refunds[0].Amount != 3_000 {
+		t.Errorf("got %+v, want one refund of 3000", got)
+	}
+	p.screenshot("real-refund")
+}
+
 // serverWillDie lets the page lose its connections.
 func (p *tab) serverWillDie() {
 	p.mu.Lock()

@@ -199,8 +199,8 @@ func TestNarrowScreensDoNotScrollSideways(t *testing.T) {
 	p.click("lose", "tap")
 	p.awaitSaid("Tap again")
 	p.screenshot("wide-dark")
-	p.click("tap")
-	p.await(`document.querySelectorAll('#hops tbody tr').length === 7`)
+	p.click("tap", "refund")
+	p.await(`document.querySelectorAll('#hops tbody tr').length === 7 && document.querySelectorAll('#refunds li').length === 1`)
 	p.await(`document.querySelectorAll('#notes li').length === 1`)
 	for _, width := range []int64{320, 360, 720, 821, 1280} {
 		p.do(chromedp.EmulateViewport(width, 740))
@@ -220,17 +220,23 @@ func TestEveryControlHasANameAndReadableColours(t *testing.T) {
 	api := newAPI(t)
 	for _, scheme := range [][]action{nil, {dark()}} {
 		p := openTab(t, api.URL, scheme...)
+		check := func() {
+			t.Helper()
+			got, err := evaluate[[]string](p, accessibility)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got) > 0 {
+				t.Errorf("scheme %d: %v", len(scheme), got)
+			}
+		}
 		p.click("lose", "tap")
 		p.awaitSaid("Tap again")
-		p.click("tap")
-		p.await(`document.querySelectorAll('#hops tbody tr').length === 7 && document.querySelectorAll('#notes li').length > 0`)
-		got, err := evaluate[[]string](p, accessibility)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(got) > 0 {
-			t.Errorf("scheme %d: %v", len(scheme), got)
-		}
+		check()
+		p.click("tap", "refund")
+		p.await(`document.querySelectorAll('#hops tbody tr').length === 7 && document.querySelectorAll('#notes li').length > 0 && document.querySelectorAll('#refunds li').length > 0`)
+		p.await(`document.getElementById('refund').disabled`)
+		check()
 	}
 }
 

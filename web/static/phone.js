@@ -2,8 +2,8 @@
 // everything that shows is read back from the journal or from the server.
 
 import { Client, IndexedDBJournal } from '/js/retryproof.js';
-import { bodyOf, cents, dollars, paymentOf, say } from '/words.js';
-import { on, serverTrouble, take, troubledFetch } from '/trouble.js';
+import { bodyOf, cents, dollars, isRefund, paymentOf, say, sayLate, sayResolved } from '/words.js';
+import { on, serverTrouble, take, troubledFetch, whenLate } from '/trouble.js';
 import * as view from '/view.js';
 
 const FINAL = new Set(['SUCCEEDED', 'FAILED', 'VOID']);
@@ -23,6 +23,7 @@ const client = new Client({
   journal: new IndexedDBJournal({ name: 'retryproof-phone' }),
   fetch: troubledFetch,
   authorize: (entry) => bearer(entry.caller),
+  resolveUrl: () => '/payments/resolve',
   onEvent: heard,
 });
 
@@ -34,8 +35,14 @@ function heard(event) {
   redraw();
 }
 
-function watch(entry) {
-  const id = paymentOf(entry);
+// The entry that paid what an entry is about.
+function paying(entry) {
+  return isRefund(entry) ? entries.findLast((e) => !isRefund(e) && paymentOf(e) === paymentOf(entry)) : entry;
+}
+
+function watch(about) {
+  const entry = paying(about);
+  const id = entry && paymentOf(entry);
   if (!id) return;
   if (last?.id !== id) last = { id, caller: entry.caller, payee: bodyOf(entry).merchant_id };
   last.key = entry.key;
@@ -49,6 +56,11 @@ async function redraw() {
   const paid = of?.state === 'done';
   field('tap').disabled = paid;
   field('next').hidden = !paid;
+  field('ask').hidden = of?.state !== 'pending' || field('tap').hasAttribute('aria-busy');
+  const back = paid ? refundOf(paymentOf(of)) : undefined;
+  field('refund').hidden = !paid || !paymentOf(of);
+  field('refund').disabled = back?.state === 'done' || back?.state === 'declined';
+  view.text('refund', { done: 'Refunded', declined: 'Not refunded', pending: 'Refund again' }[back?.state] ?? `Refund ${dollars(bodyOf(of ?? {}).amount)}`);
   view.text('tap', paid ? 'Paid' : `${of?.state === 'pending' ? 'Tap again' : 'Pay'}${amount ? ` ${dollars(amount)}` : ''}`);
 }
 
@@ -57,6 +69,11 @@ const intent = () => `pay order ${field('order').value.trim()}`;
 // The newest entry of the order and buyer on the form.
 function standing() {
   return entries.findLast((e) => e.caller === field('buyer').value && e.intent === intent());
+}
+
+// The newest refund that was asked for of a payment.
+function refundOf(id) {
+  return entries.findLast((e) => isRefund(e) && paymentOf(e) === id);
 }
 
 function request() {
@@ -81,18 +98,49 @@ async function tap() {
     return;
   }
   const twice = take('double');
-  const options = { maxTries: on('auto') ? 8 : 1, exclusive: !twice };
+  const options = { ...tries(), exclusive: !twice };
   said(standing()?.state === 'pending' ? 'Sending again, with the same key…' : 'The key is in the journal. Sending…');
-  field('tap').setAttribute('aria-busy', 'true');
+  await during('tap', async () => tell(await Promise.all((twice ? [1, 2] : [1]).map(() => client.send(wanted, options)))));
+}
+
+const tries = () => ({ maxTries: on('auto') ? 8 : 1 });
+
+// Shows that a button's work is going on, then what came of it. A button that goes
+// away or is done hands its focus on.
+async function during(id, work) {
+  const focused = document.activeElement === field(id);
+  field(id).setAttribute('aria-busy', 'true');
   try {
-    const results = await Promise.all((twice ? [1, 2] : [1]).map(() => client.send(wanted, options)));
-    said(tell(results));
+    said(await work());
   } catch (error) {
     said(trouble(error));
   } finally {
-    field('tap').removeAttribute('aria-busy');
+    field(id).removeAttribute('aria-busy');
     await redraw();
+    const lost = focused && [document.body, field(id)].includes(document.activeElement);
+    if (lost && (field(id).hidden || field(id).disabled)) (field('tap').disabled ? field('next') : field('tap')).focus();
   }
+}
+
+// "Did it go through?" sends nothing: it asks, and a key that the server knows
+// nothing of is closed there for ever.
+async function ask() {
+  const of = standing();
+  if (of?.state !== 'pending') return;
+  said('Asking what became of the key…');
+  await during('ask', async () => sayResolved(await client.resolve(of.key, tries())));
+}
+
+// Gives the whole payment back. What names a cancel is the payment, so however often
+// it is sent, it is done once.
+async function refund() {
+  const of = standing();
+  const id = of && paymentOf(of);
+  if (of?.state !== 'done' || !id) return;
+  said('The refund is in the journal. Sending…');
+  await during('refund', async () => say(await client.send({
+    caller: of.caller, intent: `refund order ${bodyOf(of).order_id}`, url: `/payments/${encodeURIComponent(id)}/cancel`,
+  }, tries())));
 }
 
 // Of two sends the one that settled the intent has the last word.
@@ -133,12 +181,17 @@ async function lookAtPayment() {
   const watched = last;
   const path = `/payments/${encodeURIComponent(watched.id)}`;
   const [payment, hops] = await Promise.all([get(path, watched.caller), get(`${path}/hops`, watched.caller)]);
-  if (watched !== last) return;
   watched.state = payment.state;
+  const back = refundOf(watched.id);
+  const { refunds } = payment.refunded || back ? await get(`${path}/refunds`, watched.caller) : { refunds: [] };
+  if (watched !== last) return;
   view.payment(payment.state, hops.hops ?? []);
+  view.refunds(refunds);
   const entry = entries.find((e) => e.key === watched.key);
   // The page saw the end; the phone hears it by sending its key once more.
   if (FINAL.has(payment.state) && entry?.state === 'pending') said(say(await client.retry(watched.key, { maxTries: 1 })));
+  const cancelled = refunds.find((r) => r.id === `${watched.id}:cancel`);
+  if (FINAL.has(cancelled?.state) && back?.state === 'pending' && back.answer?.status === 202) said(say(await client.retry(back.key, { maxTries: 1 })));
 }
 
 async function keepLooking() {
@@ -160,9 +213,10 @@ async function wake() {
     await redraw();
     return;
   }
-  fill(open.at(-1));
+  const shown = paying(open.at(-1));
+  if (shown) fill(shown);
   await redraw();
-  said(`The app was closed in mid-send. Its journal holds ${open.length === 1 ? 'one unfinished payment' : `${open.length} unfinished payments`}; asking again with the same ${open.length === 1 ? 'key' : 'keys'}…`);
+  said(`The app was closed in mid-send. Its journal holds ${open.length === 1 ? 'one unfinished request' : `${open.length} unfinished requests`}; sending again with the same ${open.length === 1 ? 'key' : 'keys'}…`);
   const results = await client.resume({ maxTries: 3 });
   said(`Back after a restart. ${say(results.at(-1))}`);
   await redraw();
@@ -184,6 +238,8 @@ function nextOrder() {
 
 field('pay').addEventListener('submit', (e) => { e.preventDefault(); tap(); });
 for (const type of ['input', 'change']) field('pay').addEventListener(type, redraw);
+field('ask').addEventListener('click', ask);
+field('refund').addEventListener('click', refund);
 field('next').addEventListener('click', async () => {
   while (standing()?.state === 'done') nextOrder();
   said('A new order is a new intent: the next tap makes a new key.');
@@ -194,5 +250,9 @@ field('prune').addEventListener('click', async () => { await client.prune({ keep
 document.addEventListener('visibilitychange', redraw);
 addEventListener('online', () => client.resume({ maxTries: 3 }).then(redraw, () => {}));
 
+whenLate((answer) => {
+  view.answer({ ...answer, reason: 'lost' });
+  said(`${field('said').textContent} ${sayLate(answer)}`);
+});
 serverTrouble((line) => view.text('trouble-said', line));
 wake().catch((error) => said(trouble(error))).then(keepLooking);

@@ -1,5 +1,5 @@
-// The troubles of this page: a fetch that loses, kills and is offline on demand,
-// and the two switches that live on the server.
+// The troubles of this page: a fetch that loses, holds, kills and is offline on
+// demand, and the two switches that live on the server.
 
 import { NotSentError } from '/js/retryproof.js';
 
@@ -13,19 +13,48 @@ export function take(id) {
   return was;
 }
 
-/** Sends as the switches say. */
+const LATE_MS = 1500; // so that a person sees the answer to the question first
+const held = []; // sends that wait in front of the server
+let tellLate = () => {};
+
+/** Whom to tell how a held request was answered: {status, code, replayed}, {} for not at all. */
+export function whenLate(tell) { tellLate = tell; }
+
+/** Sends as the switches say. A request is held until another one was answered. */
 export async function troubledFetch(url, init) {
   if (on('offline')) throw new NotSentError();
+  if (!url.endsWith('/resolve') && take('hold')) {
+    held.push(() => fetch(url, { ...init, signal: undefined }));
+    throw new DOMException('the request waits in front of the server', 'TimeoutError');
+  }
+  try {
+    return await sent(url, init);
+  } finally {
+    for (const late of held.splice(0)) setTimeout(arrive, LATE_MS, late);
+  }
+}
+
+async function arrive(late) {
+  try {
+    const answer = await late();
+    const { code } = await answer.json();
+    tellLate({ status: answer.status, code, replayed: answer.headers.get('idempotency-replayed') === 'true' });
+  } catch {
+    tellLate({});
+  }
+}
+
+async function sent(url, init) {
   const kill = take('kill');
   const lose = take('lose');
   if (!kill && !lose) return fetch(url, init);
   // The request outlives the page and the client's patience: it arrives.
-  const sent = fetch(url, { ...init, signal: undefined, keepalive: true });
+  const leaving = fetch(url, { ...init, signal: undefined, keepalive: true });
   if (kill) {
     setTimeout(() => location.reload(), 250);
     return new Promise(() => {});
   }
-  const answer = await sent;
+  const answer = await leaving;
   await answer.arrayBuffer();
   throw new DOMException('the answer was lost', 'TimeoutError');
 }

@@ -1,7 +1,7 @@
 // Draws. Text goes in as text, never as markup, and only when it changed, so that
 // a screen reader hears each thing once.
 
-import { bodyOf, dollars, saw, shortKey } from '/words.js';
+import { bodyOf, dollars, isRefund, saw, shortKey } from '/words.js';
 
 const at = (id) => document.getElementById(id);
 const drawn = new Map();
@@ -25,6 +25,7 @@ export function text(id, value) {
 }
 
 const STATES = { pending: 'unfinished', done: 'paid', declined: 'declined', void: 'void', refused: 'refused' };
+const REFUND_STATES = { ...STATES, done: 'refunded', declined: 'not refunded' };
 
 export function journal(entries) {
   if (!changed('journal', entries)) return;
@@ -34,8 +35,8 @@ export function journal(entries) {
     const { order_id: order, amount, merchant_id: payee } = bodyOf(e);
     const item = element('li', { 'data-key': shortKey(e.key), 'data-state': e.state },
       element('code', {}, shortKey(e.key)),
-      element('span', { class: `badge ${e.state}` }, STATES[e.state]),
-      element('span', { class: 'what' }, `order ${order} · ${dollars(amount)} · ${e.caller} → ${payee}`),
+      element('span', { class: `badge ${e.state}` }, (isRefund(e) ? REFUND_STATES : STATES)[e.state]),
+      element('span', { class: 'what' }, isRefund(e) ? `${e.intent} · ${e.caller}` : `order ${order} · ${dollars(amount)} · ${e.caller} → ${payee}`),
       element('span', { class: 'tries' }, `${e.tries} ${e.tries === 1 ? 'send' : 'sends'}`));
     return item;
   }));
@@ -76,6 +77,16 @@ export function payment(state, rows) {
       ? element('th', { scope: 'row', role: 'rowheader' }, v)
       : element('td', { role: 'cell', 'data-label': labels[i] }, i === 1 ? breakable(v) : v))));
   }));
+}
+
+/** The refunds of the payment that is shown. */
+export function refunds(list) {
+  if (!changed('refunds', list)) return;
+  at('refunds').hidden = list.length === 0;
+  at('refunds').replaceChildren(...list.map((r) => element('li', { 'data-state': r.state },
+    element('b', {}, `Refund ${dollars(r.amount, r.currency)}`),
+    element('span', { class: `badge ${FINAL[r.state] ?? 'pending'}` }, r.state),
+    breakable(r.id))));
 }
 
 export function answer({ status, code, replayed, reason }) {

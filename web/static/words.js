@@ -24,8 +24,14 @@ export function bodyOf(entry) {
   try { return JSON.parse(entry.body) ?? {}; } catch { return {}; }
 }
 
-/** The payment that an entry's answer names, or undefined. */
+const CANCEL = /\/payments\/([^/?#]+)\/cancel$/;
+
+/** Whether an entry asks for a payment's money back. */
+export function isRefund(entry) { return CANCEL.test(entry.url ?? ''); }
+
+/** The payment that an entry's answer names, or undefined; of a refund the one that it is of. */
 export function paymentOf(entry) {
+  if (isRefund(entry)) return decodeURIComponent(CANCEL.exec(entry.url)[1]);
   const id = entry.answer?.body?.id ?? entry.answer?.body?.payment_id;
   if (typeof id === 'string') return id;
   const m = /\/payments\/([^/?#]+)$/.exec(entry.location ?? '');
@@ -45,6 +51,7 @@ const REASONS = {
 
 /** One short line about the end of a run. */
 export function say(result) {
+  if (isRefund(result.entry)) return sayRefund(result);
   const { amount, merchant_id: payee } = bodyOf(result.entry);
   const money = dollars(amount);
   switch (result.outcome) {
@@ -57,8 +64,47 @@ export function say(result) {
   }
   if (REASONS[result.reason]) return REASONS[result.reason];
   if (result.status === 202 && result.reason === 'status 202') return `The server has it and is still finding out whether ${money} was charged. The key is kept; the page keeps asking.`;
-  if (result.reason === 'timeout' || result.reason === 'network') return `No answer. ${money} may be paid, or not; nobody here can know. Tap again: the same key goes out, so it is charged once at most.`;
+  if (result.reason === 'timeout' || result.reason === 'network') return `No answer. ${money} may be paid, or not; nobody here can know. Tap again: the same key goes out, so it is charged once at most. Or ask whether it went through.`;
   return `No final answer (${result.reason}). The key is kept. Tap again: it is charged once at most.`;
+}
+
+function sayRefund({ outcome, body, replayed, reason, code, status }) {
+  const money = Number.isSafeInteger(body?.amount) ? dollars(body.amount) : 'the money';
+  switch (outcome) {
+    case 'done': return replayed
+      ? `The refund of ${money} was done already. The server gave its first answer again: nothing was given back twice.`
+      : `Refunded ${money}, once.`;
+    case 'declined': return 'The card processor refused the refund: nothing was given back.';
+    case 'void': case 'refused': return `The server refused the refund (${code ?? status}) before anything ran.`;
+  }
+  if (reason === 'not-sent' || reason === 'offline') return 'Offline: the refund did not leave the phone. It waits in the journal. Go online and tap Refund again.';
+  if (status === 202 && reason === 'status 202') return `The server has the refund and is still finding out whether ${money} went back. The page keeps asking.`;
+  if (reason === 'in-progress') return 'The refund is still being worked on, so this send ran nothing. Tap Refund again in a moment.';
+  return `No final answer (${reason}). The refund may be done, or not. Tap Refund again: a payment is cancelled once, so nothing goes back twice.`;
+}
+
+/** One short line about the answer to "Did it go through?". */
+export function sayResolved(result) {
+  const { amount, merchant_id: payee } = bodyOf(result.entry);
+  switch (result.outcome) {
+    case 'done': return `Yes: ${dollars(amount)} was paid to ${payee}, once. The phone lets go of the key.`;
+    case 'declined': return 'No: it was declined. Nothing was charged, and under this key nothing will be. You can tap again, with a new key.';
+    case 'void': return 'No: it is not paid and never will be. The server closed the key, even for a request that arrives late. You can tap again, with a new key.';
+  }
+  switch (result.reason) {
+    case 'status 202': case 'in-progress': return 'It is still being worked on: nobody knows yet. The key is kept. Ask again in a moment.';
+    case 'not-sent': case 'offline': return 'Offline: the question did not leave the phone. The key is kept. Go online and ask again.';
+    case 'timeout': case 'network': return 'No answer to the question. The key is kept. Ask again, or tap again: it is charged once at most.';
+  }
+  return `No final answer (${result.reason}). The key is kept. Ask again, or tap again: it is charged once at most.`;
+}
+
+/** What became of a request that was held in front of the server. */
+export function sayLate({ status, code, replayed }) {
+  if (status === undefined) return 'The held request was lost on its way.';
+  if (code === 'void') return `Now the held request has arrived, too late: ${status} void. Nothing was charged.`;
+  if (replayed) return `Now the held request has arrived: ${status}, the first answer again. Nothing was done twice.`;
+  return `Now the held request has arrived: ${status}${code ? ` ${code}` : ''}.`;
 }
 
 /** "requests 3 · repeats dropped 1" of what a hop saw. */
