@@ -18,9 +18,9 @@ func MainLine(seed uint64, grayFailure bool) Plan {
 
 // SideLine is a plan without chaos in which the buyer asks about the key before its
 // first send, pays with the key that the void one makes room for, and wants a part of
-// the money back.
-func SideLine(seed uint64) Plan {
-	p := MainLine(seed, false)
+// the money back. With grayFailure the processor's first reply to either is lost.
+func SideLine(seed uint64, grayFailure bool) Plan {
+	p := MainLine(seed, grayFailure)
 	p.Habits = Habits{AskFirst: 1, Refund: 1, Refunding: RefundPart}
 	return p
 }
@@ -28,8 +28,8 @@ func SideLine(seed uint64) Plan {
 // Exhaustion is what the exhaustive mode did.
 type Exhaustion struct {
 	// Calls is how many seam calls the main line has, without and with the gray
-	// failure, and the side line.
-	Calls [3]int
+	// failure, and then the side line.
+	Calls [4]int
 	// Runs is how many runs were made: each call times each fault.
 	Runs       int
 	Violations []Violation
@@ -52,7 +52,8 @@ func Exhaust(seed uint64, twins []Twin, stop func(Exhaustion) bool) (Exhaustion,
 	}{
 		{"the main line", func() Plan { return MainLine(seed, false) }},
 		{"the main line with a gray failure", func() Plan { return MainLine(seed, true) }},
-		{"the side line", func() Plan { return SideLine(seed) }},
+		{"the side line", func() Plan { return SideLine(seed, false) }},
+		{"the side line with gray failures", func() Plan { return SideLine(seed, true) }},
 	} {
 		plan := line.plan()
 		plan.Twins = twins

@@ -75,7 +75,7 @@ func (p *Plan) tempt(r *rand.Rand) {
 		p.trust()
 	}
 	if p.Config.ResolveUnknownOnly {
-		p.Habits.Late = 1 // such a resolver leaves PENDING payments to their buyers
+		p.Habits.Late, p.Habits.Refund = 1, 0 // such a resolver leaves PENDING ones to their buyers
 	}
 }
 

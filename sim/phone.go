@@ -24,8 +24,9 @@ type Intent struct {
 	// Done is the state of the definite answer: "SUCCEEDED", "FAILED" or "VOID"; empty
 	// while there is none. PaymentID is the payment of the last answer.
 	Done, PaymentID string
-	// Renewed counts the keys that were taken after a void one.
+	// Renewed counts the keys that were left behind; Left are those that are void.
 	Renewed int
+	Left    []string
 	// GaveUp says that the buyer stopped asking.
 	GaveUp bool
 }
@@ -100,7 +101,7 @@ func (b *Buyer) run(w *World, p *Process, done func()) {
 		_ = w.wait(nil, b.LateReturn)
 		for _, i := range b.Intents {
 			if open(i) {
-				b.try(w, p, i, b.Patience)
+				b.comeBack(w, p, i)
 			}
 		}
 	}
@@ -108,6 +109,23 @@ func (b *Buyer) run(w *World, p *Process, done func()) {
 		i.GaveUp = i.Done == ""
 	}
 	done()
+}
+
+// comeBack is one late return: an app restored from a backup sends keys that were left
+// behind, too.
+func (b *Buyer) comeBack(w *World, p *Process, i *Intent) {
+	if b.ComesBack {
+		for _, key := range i.Left {
+			m := Message{Label: i.Name, Path: "/payments", Token: b.Name, Key: key, Body: b.BodyOf(i, b.Patience)}
+			_, _ = w.Exchange(p, m, b.Timeout)
+		}
+	}
+	if b.Asks && w.rand.IntN(2) == 0 {
+		b.ask(w, p, i, b.Patience)
+	}
+	if i.Done == "" || b.ComesBack {
+		b.try(w, p, i, b.Patience)
+	}
 }
 
 // pay tries until there is a definite answer or patience ends; a key that is void
@@ -151,15 +169,20 @@ func (b *Buyer) try(w *World, p *Process, i *Intent, try int) {
 		i.Done = "FAILED"
 	case 409:
 		if says(r, retryproof.CodeVoid) {
-			i.renew()
+			i.leaveVoid()
 		}
 	case 422:
 		i.Done = "REFUSED"
 	}
 }
 
-// renew takes another key, since the old one is void. A buyer whose keys are void
-// again and again gives up.
+// leaveVoid takes another key, since the one at hand is void.
+func (i *Intent) leaveVoid() {
+	i.Left = append(i.Left, i.Key)
+	i.renew()
+}
+
+// renew takes another key. A buyer who has left many gives up.
 func (i *Intent) renew() {
 	if i.Renewed++; i.Renewed > 3 {
 		i.Done = "VOID"

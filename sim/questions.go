@@ -50,7 +50,7 @@ func (b *Buyer) believe(w *World, p *Process, i *Intent, question Message) {
 		}
 		switch text.State {
 		case "VOID":
-			i.renew()
+			i.leaveVoid()
 		case "SUCCEEDED", "FAILED":
 			i.Done, i.PaymentID = text.State, text.ID
 		}

@@ -33,7 +33,7 @@ type Plan struct {
 	FaultsFor, HealFor time.Duration
 	// SameKeys lets all buyers use the same keys: scopes must keep them apart.
 	SameKeys bool
-	// GrayFailure loses the processor's first reply.
+	// GrayFailure loses the processor's first reply to a charge and to a refund.
 	GrayFailure bool
 	// Habits are what buyers do.
 	Habits Habits
@@ -73,7 +73,7 @@ func Run(p Plan) (Result, error) {
 	defer w.Close()
 	w.faulty = true
 	if p.GrayFailure {
-		w.losing["psp charge"] = 1
+		w.losing["psp charge"], w.losing["psp refund"] = 1, 1
 	}
 	if err := w.bootAll(p); err != nil {
 		return Result{}, err

@@ -52,8 +52,11 @@ func TestAFaultAtEverySingleCallOfTheMainLineDoesNoHarm(t *testing.T) {
 	for _, v := range e.Violations {
 		t.Error(v)
 	}
-	if got := e.Runs; got < 4*(e.Calls[0]+e.Calls[1]+e.Calls[2]) || e.Calls[0] < 10 || e.Calls[2] < 2*e.Calls[0]-10 {
+	if got := e.Runs; got < 4*(e.Calls[0]+e.Calls[1]+e.Calls[2]+e.Calls[3]) || e.Calls[0] < 10 || e.Calls[2] < e.Calls[0]+10 {
 		t.Errorf("runs: got %d for calls %v", got, e.Calls)
+	}
+	if c := e.Counts; c.Voids == 0 || c.Refunds == 0 || c.RefundsResolved == 0 {
+		t.Errorf("got %+v, want voids, refunds, and refunds that the resolver settled", c)
 	}
 	t.Logf("%d calls, %d runs, %+v", e.Calls, e.Runs, e.Counts)
 }

@@ -218,7 +218,7 @@ func lateOriginal() Twin {
 // refundKeyPerCall is without refund-key.
 func refundKeyPerCall() Twin {
 	return Twin{Rule: "refund-key", Instead: "every call of a refund to the processor has a fresh key", Harms: []string{HarmWrongAmount},
-		World: func(p *Plan) { p.Habits.Refund = 1 },
+		World: func(p *Plan) { p.Habits.Refund, p.Config.ResolveUnknownOnly = 1, false },
 		Deps: func(_ *World, _ *Process, d payments.Deps) payments.Deps {
 			d.PSP = freshRefunds{d.PSP, d.Rand}
 			return d

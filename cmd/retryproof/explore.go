@@ -249,8 +249,8 @@ func (c *exploreCommand) exhaust(ctx context.Context, out output, twins []sim.Tw
 	if c.Format == "json" {
 		err = json.NewEncoder(out.stdout).Encode(r)
 	} else {
-		fmt.Fprintf(out.stdout, "main line of %d calls, %d with the processor's reply lost, side line with a question and a refund of %d; a crash before, a crash after, a lost answer and a refusal at each: %d runs in %.1f s\n",
-			e.Calls[0], e.Calls[1], e.Calls[2], e.Runs, r.Seconds)
+		fmt.Fprintf(out.stdout, "main line of %d calls, %d with the processor's reply lost, side line with a question and a refund of %d and %d; a crash before, a crash after, a lost answer and a refusal at each: %d runs in %.1f s\n",
+			e.Calls[0], e.Calls[1], e.Calls[2], e.Calls[3], e.Runs, r.Seconds)
 	}
 	if err == nil && len(e.Violations) > 0 {
 		err = fmt.Errorf("explore: %d runs show harm; the first: %v", len(e.Violations), e.Violations[0])
