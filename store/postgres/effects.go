@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
@@ -227,13 +226,9 @@ func (e effects) Complete(ctx context.Context, c effect.Completion) (bool, error
 	return e.CompleteKey(ctx, c)
 }
 
-// Release undoes a Begin.
+// Release undoes a Begin. It locks in Adopt's order, the guard before the claim.
 func (e effects) Release(ctx context.Context, r effect.Release) (bool, error) {
-	both := []statement{{releaseClaimSQL, releaseClaimArgs(r), noRows}, e.releaseStatement(r)}
-	if e.t.Kind == record.RefundRows {
-		slices.Reverse(both) // the payment's row is locked first
-	}
-	if err := e.s.write(ctx, both...); err != nil {
+	if err := e.s.write(ctx, e.releaseStatement(r), statement{releaseClaimSQL, releaseClaimArgs(r), noRows}); err != nil {
 		return false, err
 	}
 	return e.gone(ctx, r)
