@@ -2,6 +2,7 @@ package httpkey_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -262,4 +263,27 @@ func (s *stubborn) Save(ctx context.Context, e httpkey.Entry) (httpkey.Entry, bo
 		return httpkey.Entry{}, false, errors.New("no space left on device")
 	}
 	return s.Journal.Save(ctx, e)
+}
+
+func FuzzResolveSettlesOnlyOnTheStateThatEveryReaderSees(f *testing.F) {
+	for _, seed := range []string{`{"state":"VOID"}`, `{"state":"SUCCEEDED","id":"pay_7"}`, `{"state":"VOID","state":"PROCESSING"}`, `{"a":{"state":"VOID"}}`,
+		`["VOID"]`, `"VOID"`, `{"state":"VO\u0049D"}`, `{"state":"VOID"} x`, "\ufeff{}", ``} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		s := newSender(t, httpkey.ClientConfig{MaxTries: 1}, broken, answer(200, "application/json", body))
+		_, _ = s.post("i", pay)
+		got, err := s.ask("i")
+		if err != nil {
+			t.Fatal(err)
+		}
+		settled := got.Fate == httpkey.FateDone || got.Fate == httpkey.FateDeclined
+		if settled == (len(s.pending()) == 1) {
+			t.Errorf("fate %d, pending %v", got.Fate, s.pending())
+		}
+		var members map[string]any
+		if settled && (json.Unmarshal([]byte(body), &members) != nil || members["state"] != got.State) {
+			t.Errorf("settled as %q by %q", got.State, body)
+		}
+	})
 }

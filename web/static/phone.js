@@ -43,7 +43,7 @@ function paying(entry) {
 function watch(about) {
   const entry = paying(about);
   const id = entry && paymentOf(entry);
-  if (!id) return;
+  if (!id || entry.state === 'void') return; // no payment ever was under a voided key
   if (last?.id !== id) last = { id, caller: entry.caller, payee: bodyOf(entry).merchant_id };
   last.key = entry.key;
 }
