@@ -92,10 +92,11 @@ const pageOfOrders = 50
 // flagDuplicate looks for another payment of the same order (case 24). Two keys are
 // two payments, and two tabs can pay one order; both charges stand, and a person is
 // told, once, so that one of them can be refunded. It runs for each settled payment
-// after its settlement, so that of two the later look sees both.
+// after its settlement, so that of two the later look sees both. Each is compared with
+// the order's first; the first, when it is settled last, with the second.
 func (s *System) flagDuplicate(ctx context.Context, e Payment) error {
 	q := Query{Caller: e.Caller, MerchantID: e.MerchantID, OrderID: e.OrderID, Limit: pageOfOrders}
-	var first Payment
+	isFirst := false
 	for {
 		page, err := s.deps.Store.Ledger.Payments(ctx, q)
 		if err != nil {
@@ -104,12 +105,12 @@ func (s *System) flagDuplicate(ctx context.Context, e Payment) error {
 		for _, p := range page {
 			switch {
 			case p.State != effect.Succeeded:
-			case first.ID == "":
-				first = p
-			case p.ID == e.ID || first.ID == e.ID:
-				if err := s.flag(ctx, p, first); err != nil {
-					return err
-				}
+			case isFirst:
+				return s.flag(ctx, p.ID, e.ID)
+			case p.ID != e.ID:
+				return s.flag(ctx, e.ID, p.ID)
+			default:
+				isFirst = true
 			}
 		}
 		if len(page) < pageOfOrders {
@@ -121,15 +122,15 @@ func (s *System) flagDuplicate(ctx context.Context, e Payment) error {
 
 // flag keeps that an order was paid before, with the payment, and before that tells a
 // person: a crash in between tells them again.
-func (s *System) flag(ctx context.Context, p, first Payment) error {
+func (s *System) flag(ctx context.Context, id, first retryproof.ID) error {
 	now := s.deps.Clock.Now()
-	note := resolve.ConflictNote("order "+string(first.ID), "ledger", fmt.Sprintf("the order was paid before, by %s: refund one of them", first.ID), now)
-	if resolve.Told(ctx, s.deps.Store.Due, p.ID, note.Name) {
+	note := resolve.ConflictNote("order "+string(first), "ledger", fmt.Sprintf("the order was paid before, by %s: refund one of them", first), now)
+	if resolve.Told(ctx, s.deps.Store.Due, id, note.Name) {
 		return nil
 	}
 	s.deps.Metrics.Add("retryproof_duplicate_orders_total", 1)
-	s.deps.Log.Error("an order was paid twice under two keys: a person must look", "payment", p.ID, "first", first.ID)
-	_, err := s.engine.Settle(ctx, effect.Settle{ID: p.ID, To: effect.Succeeded, By: "ledger", Now: now, Note: note})
+	s.deps.Log.Error("an order was paid twice under two keys: a person must look", "payment", id, "first", first)
+	_, err := s.engine.Settle(ctx, effect.Settle{ID: id, To: effect.Succeeded, By: "ledger", Now: now, Note: note}) // no From: it moves nothing
 	return err
 }
 
