@@ -62,7 +62,7 @@ var problemKinds = []problemKind{
 	{retryproof.CodeMoved, 409, "It is in another state by now; nothing was changed"},
 	{retryproof.CodeTooMany, 429, "Too many requests"},
 	{retryproof.CodeTooLate, 503, "The request arrived too long ago; nothing ran"},
-	{retryproof.CodeUnavailable, 503, "The records cannot be reached; nothing ran"},
+	{retryproof.CodeUnavailable, 503, "It cannot be done now; nothing ran"},
 	{retryproof.CodeConflict, 503, "The records are locked; nothing ran"},
 	{retryproof.CodeReadOnly, 503, "The records are read-only; nothing ran"},
 	{retryproof.CodePermanent, 500, "The request cannot be served"},

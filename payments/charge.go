@@ -2,11 +2,15 @@ package payments
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"time"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/httpkey"
 	"github.com/retryproof/retryproof/ledger"
 	"github.com/retryproof/retryproof/psp"
 	"github.com/retryproof/retryproof/resolve"
@@ -52,8 +56,35 @@ func (s *System) charge(ctx context.Context, a *effect.Attempt, p Payment) (effe
 	if !a.TookOver() && refusedForGood(err) {
 		return a.Finish(ctx, answered(p, failed(Outcome{DeclineCode: "invalid_request"})))
 	}
+	if !a.TookOver() && retryproof.OutcomeOf(err) == retryproof.NotDone {
+		return effect.Decision{}, notSent(ctx, err)
+	}
 	s.deps.Log.Info("a charge ended without a definite answer", "payment", p.ID, "error", err)
 	return a.Unknown(ctx)
+}
+
+// failedRun answers for a run that recorded nothing.
+func (s *System) failedRun(w http.ResponseWriter, id retryproof.ID, err error) {
+	if retryproof.OutcomeOf(err) == retryproof.NotDone {
+		s.deps.Log.Warn("the card processor took no request", "id", id, "error", err)
+	} else {
+		s.deps.Log.Error("an outcome could not be recorded; the sweep will", "id", id, "error", err)
+	}
+	httpkey.ProblemOf(err).Write(w)
+}
+
+// notSent frees the key of a request that the PSP certainly did not take: it was not
+// reached, or it refused before it looked. Leaving it UNKNOWN would let the resolver
+// charge a buyer who has given up meanwhile.
+func notSent(ctx context.Context, cause error) error {
+	httpkey.NotDone(ctx)
+	wait := time.Second
+	var e *retryproof.Error
+	if errors.As(cause, &e) && e.RetryAfter > 0 {
+		wait = e.RetryAfter
+	}
+	return &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeUnavailable, RetryAfter: wait, Err: cause,
+		Message: "the card processor cannot be reached, or refuses requests", Hint: "nothing happened; send it again with the same key"}
 }
 
 // answered adds the answer that the caller gets, and repeats of the request.

@@ -66,8 +66,7 @@ func (s *System) create(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, err := s.charge(r.Context(), a, p); err != nil {
-		s.deps.Log.Error("a payment's outcome could not be recorded; the sweep will", "payment", p.ID, "error", err)
-		httpkey.ProblemOf(err).Write(w)
+		s.failedRun(w, p.ID, err)
 	}
 }
 

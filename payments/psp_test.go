@@ -61,13 +61,13 @@ func TestWhatTheProcessorSaysDecides(t *testing.T) {
 		{"invalid: it cannot ever be charged", answers(psp.Charge{}, retryproof.Refused(retryproof.CodeInvalid, "no", nil)), 402, effect.Failed},
 		{"permanent refusal", answers(psp.Charge{}, retryproof.Refused(retryproof.CodePermanent, "no", nil)), 402, effect.Failed},
 		{"invalid but unknown", answers(psp.Charge{}, &retryproof.Error{Code: retryproof.CodeInvalid, Message: "?"}), 202, effect.Unknown},
-		{"connection refused", answers(psp.Charge{}, retryproof.Refused(retryproof.CodeUnavailable, "refused", nil)), 202, effect.Unknown},
-		{"unauthorized: our own key is wrong", answers(psp.Charge{}, retryproof.Refused(retryproof.CodeUnauthorized, "no", nil)), 202, effect.Unknown},
+		{"connection refused", answers(psp.Charge{}, retryproof.Refused(retryproof.CodeUnavailable, "refused", nil)), 503, ""},
+		{"unauthorized: our own key is wrong", answers(psp.Charge{}, retryproof.Refused(retryproof.CodeUnauthorized, "no", nil)), 503, ""},
 		{"an error without a class", answers(psp.Charge{}, errors.New("reset by peer")), 202, effect.Unknown},
 		{"a charge of another amount", answers(psp.Charge{ID: "x", Reference: string(idOf("u1", keyK1)), Amount: 1, Currency: "USD", State: psp.Succeeded}, nil), 202, effect.Unknown},
 		{"a charge of somebody else", answers(psp.Charge{ID: "x", Reference: "pay_other", Amount: 3000, Currency: "USD", State: psp.Succeeded}, nil), 202, effect.Unknown},
 		{"a state nobody knows", answers(psp.Charge{ID: "x", State: "REVIEW"}, nil), 202, effect.Unknown},
-		{"429", fault(pspemulator.Fault{Do: pspemulator.RateLimited}), 202, effect.Unknown},
+		{"429", fault(pspemulator.Fault{Do: pspemulator.RateLimited}), 503, ""},
 		{"request lost", fault(pspemulator.Fault{Do: pspemulator.LoseRequest}), 202, effect.Unknown},
 		{"reply lost", fault(pspemulator.Fault{Do: pspemulator.LoseReply}), 202, effect.Unknown},
 		{"500, saved, after the charge", fault(pspemulator.Fault{Do: pspemulator.Error500, When: pspemulator.AfterEffect}), 202, effect.Unknown},
@@ -78,6 +78,17 @@ func TestWhatTheProcessorSaysDecides(t *testing.T) {
 			w := newWorld(t)
 			c.go_(w)
 			first := w.send(ask{key: keyK1})
+			if c.state == "" { // certainly nothing happened: the key is free again
+				want(t, first, c.status, retryproof.CodeUnavailable)
+				if seen := w.recorded("u1", keyK1); seen.Claim != nil || seen.Guard != nil {
+					t.Errorf("got %+v, want nothing recorded", seen)
+				}
+				w.psp.set(nil)
+				w.resolve(0)
+				want(t, w.send(ask{key: keyK1}), http.StatusCreated, "")
+				w.wantCharges(1)
+				return
+			}
 			want(t, first, c.status, "")
 			w.wantState(keyK1, c.state)
 			w.psp.set(nil)

@@ -144,8 +144,7 @@ func (s *System) createRefund(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, err := s.refund(r.Context(), a, order); err != nil {
-		s.deps.Log.Error("a refund's outcome could not be recorded; the sweep will", "refund", a.ID(), "error", err)
-		httpkey.ProblemOf(err).Write(w)
+		s.failedRun(w, a.ID(), err)
 	}
 }
 
@@ -166,6 +165,9 @@ func (s *System) refund(ctx context.Context, a *effect.Attempt, o refundOrder) (
 	}
 	if !a.TookOver() && refusedForGood(err) {
 		return a.Finish(ctx, s.refundFailed(o.refund, RefundOutcome{FailureCode: "refused"}))
+	}
+	if !a.TookOver() && retryproof.OutcomeOf(err) == retryproof.NotDone {
+		return effect.Decision{}, notSent(ctx, err)
 	}
 	s.deps.Log.Info("a refund ended without a definite answer", "refund", o.refund.ID, "error", err)
 	return a.Unknown(ctx)

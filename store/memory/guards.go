@@ -91,6 +91,7 @@ func (t *table) record(b effect.Begin) (*guard, error) {
 	switch {
 	case t.payments:
 		g.payment = b.Row.(payments.Payment)
+		g.payment.Refunded = 0
 		key := orderOf(g)
 		t.byOrder[key] = append(t.byOrder[key], g)
 	case t.of != nil:
