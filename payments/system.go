@@ -26,6 +26,7 @@ type System struct {
 	config    Config
 	engine    *effect.Engine
 	pay       http.Handler
+	handler   http.Handler
 	relays    []*outbox.Relay
 	consumer  *inbox.Consumer
 	notifier  *notify.Notifier
@@ -63,6 +64,7 @@ func New(deps Deps, config Config) (*System, error) {
 		return nil, err
 	}
 	s.pay = keyed.Handler(http.HandlerFunc(s.create))
+	s.handler = http.HandlerFunc(s.serve)
 	return s, nil
 }
 
@@ -95,7 +97,7 @@ func (s *System) composeLoops() error {
 }
 
 // Handler serves the API.
-func (s *System) Handler() http.Handler { return http.HandlerFunc(s.serve) }
+func (s *System) Handler() http.Handler { return s.handler }
 
 // RelayOnce publishes one batch of a relay, numbered from 0. Like WorkOnce,
 // ResolveOnce and TidyOnce it is a step behind Loops, for whoever runs them by

@@ -1,9 +1,9 @@
 package sim
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/retryproof/retryproof/deadline"
@@ -35,7 +35,11 @@ func (w *World) arrivals(p *Process) (func(*http.Request) time.Time, error) {
 	return a.Arrived, nil
 }
 
-func stampOf(at time.Time) string { return fmt.Sprintf("t=%d.%06d", at.Unix(), at.Nanosecond()/1000) }
+func stampOf(at time.Time) string {
+	text := strconv.AppendInt(append(make([]byte, 0, 32), "t="...), at.UnixMicro(), 10)
+	point := len(text) - 6
+	return string(text[:point]) + "." + string(text[point:])
+}
 
 // stamp is the message as the balancer hands it on.
 func (w *World) stamp(m Message) Message {

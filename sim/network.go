@@ -44,33 +44,53 @@ var errConnection = errors.New("sim: connection refused")
 // with the reply as the server wrote it. A node that is dead by then refuses; one that
 // dies meanwhile never answers.
 func (w *World) Deliver(n *Node, after time.Duration, m Message, answered func(Reply, error)) {
-	m.event = "http " + m.Label
-	w.After(after, func() {
-		m = w.stamp(m)
-		if m.Queued == 0 {
-			w.serve(n, m, answered)
-			return
-		}
-		w.After(m.Queued, func() { w.serve(n, m, answered) })
-	})
-}
-
-// serve lets the node's present life serve the message.
-func (w *World) serve(n *Node, m Message, answered func(Reply, error)) {
-	if n.p.dead {
-		w.trace.add(w.now, n.Name, m.event, "refused", "")
-		answered(Reply{}, errConnection)
+	x := &delivery{w: w, n: n, m: m, answered: answered}
+	if after <= 0 {
+		x.stamp()
 		return
 	}
-	p, system := n.p, n.System
-	w.Go(p, 0, func() {
-		p.resumeAfterPause()
-		began := w.now
-		w.trace.add(w.now, p.Name, m.event, "arrives", "")
-		rec := w.answer(system.Handler(), m)
-		w.trace.add(w.now, p.Name, m.event, statusText(rec.status), "")
-		answered(Reply{Status: rec.status, Header: rec.header, Body: rec.body, At: w.now, Began: began}, nil)
-	})
+	w.After(after, x.stamp)
+}
+
+// delivery is one message on its way to one node.
+type delivery struct {
+	w        *World
+	n        *Node
+	p        *Process // n's life that serves it
+	m        Message
+	answered func(Reply, error)
+}
+
+func (x *delivery) stamp() {
+	x.m.event = "http " + x.m.Label
+	x.m = x.w.stamp(x.m)
+	if x.m.Queued == 0 {
+		x.arrive()
+		return
+	}
+	x.w.After(x.m.Queued, x.arrive)
+}
+
+// arrive lets the node's present life serve the message.
+func (x *delivery) arrive() {
+	w, n := x.w, x.n
+	if n.p.dead {
+		w.trace.add(w.now, n.Name, x.m.event, "refused", "")
+		x.answered(Reply{}, errConnection)
+		return
+	}
+	x.p = n.p
+	w.Go(n.p, 0, x.serve)
+}
+
+func (x *delivery) serve() {
+	w, p, handler := x.w, x.p, x.n.System.Handler()
+	p.resumeAfterPause()
+	began := w.now
+	w.trace.add(w.now, p.Name, x.m.event, "arrives", "")
+	rec := w.answer(handler, &x.m)
+	w.trace.add(w.now, p.Name, x.m.event, statusText(rec.status), "")
+	x.answered(Reply{Status: rec.status, Header: rec.header, Body: rec.body, At: w.now, Began: began}, nil)
 }
 
 func statusText(status int) string {
@@ -96,7 +116,7 @@ func statusText(status int) string {
 // apiNode picks the API node that the load balancer sends a request to; nil when
 // none is alive.
 func (w *World) apiNode() *Node {
-	var alive []*Node
+	alive := make([]*Node, 0, 8)
 	for _, n := range w.nodes {
 		if n.Role == "api" && !n.p.dead {
 			alive = append(alive, n)
@@ -111,47 +131,57 @@ func (w *World) apiNode() *Node {
 // Exchange sends a message from a process that is not part of the system and waits
 // for the answer, up to the timeout. False is no answer: nobody knows.
 func (w *World) Exchange(p *Process, m Message, timeout time.Duration) (Reply, bool) {
-	var reply Reply
-	var failed error
-	answer := &future{w: w}
-	oneWay := func() time.Duration {
-		d := w.options.Latency["net"]
-		if w.options.Jitter > 0 {
-			d += w.upTo(w.options.Jitter)
-		}
-		if w.chance(w.chaos.Slow) {
-			d += w.extent(w.chaos.MaxSlow)
-		}
-		return d
-	}
-	send := func(after time.Duration, copied bool) {
-		w.After(after, func() {
-			n := w.apiNode()
-			if n == nil || w.chance(w.chaos.Refuse) {
-				w.trace.add(w.now, "net", "http "+m.Label, "lost", "")
-				return
-			}
-			m := m
-			m.Queued = w.queued(m.Label)
-			w.Deliver(n, 0, m, func(r Reply, err error) {
-				if err == nil {
-					w.audit.answered(m, r, r.Began)
-				}
-				if copied || w.chance(w.chaos.Lose) {
-					w.counts.LostReplies++
-					return
-				}
-				w.After(oneWay(), func() { reply, failed = r, err; answer.resolve() })
-			})
-		})
-	}
-	send(oneWay(), false)
+	x := &exchange{w: w, m: m, answer: future{w: w}}
+	w.After(w.oneWay(), func() { x.send(false) })
 	if w.chance(w.chaos.Copy) {
 		w.counts.Copies++
-		send(oneWay()+w.extent(4*time.Second), true)
+		w.After(w.oneWay()+w.extent(4*time.Second), func() { x.send(true) })
 	}
-	ok := answer.await(background, p, timeout) && failed == nil
-	return reply, ok
+	ok := x.answer.await(background, p, timeout) && x.failed == nil
+	return x.reply, ok
+}
+
+// exchange is a message and what came back.
+type exchange struct {
+	w      *World
+	m      Message
+	answer future
+	reply  Reply
+	failed error
+}
+
+// oneWay is how long the network takes.
+func (w *World) oneWay() time.Duration {
+	d := w.options.Latency["net"]
+	if w.options.Jitter > 0 {
+		d += w.upTo(w.options.Jitter)
+	}
+	if w.chance(w.chaos.Slow) {
+		d += w.extent(w.chaos.MaxSlow)
+	}
+	return d
+}
+
+// send hands the message to a node, and the answer back unless the message is a copy.
+func (x *exchange) send(copied bool) {
+	w := x.w
+	n := w.apiNode()
+	if n == nil || w.chance(w.chaos.Refuse) {
+		w.trace.add(w.now, "net", "http "+x.m.Label, "lost", "")
+		return
+	}
+	m := x.m
+	m.Queued = w.queued(m.Label)
+	w.Deliver(n, 0, m, func(r Reply, err error) {
+		if err == nil {
+			w.audit.answered(x.m, r, r.Began)
+		}
+		if copied || w.chance(w.chaos.Lose) {
+			w.counts.LostReplies++
+			return
+		}
+		w.After(w.oneWay(), func() { x.reply, x.failed = r, err; x.answer.resolve() })
+	})
 }
 
 // deliverer brings the processor's webhooks to the API.

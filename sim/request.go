@@ -51,10 +51,10 @@ var jsonType = []string{"application/json"}
 // request builds what the server reads. Its context never ends.
 func (m Message) request() (*http.Request, error) {
 	x := &served{header: make(http.Header, 4+len(m.Header))}
-	return &x.request, x.fill(m)
+	return &x.request, x.fill(&m)
 }
 
-func (x *served) fill(m Message) error {
+func (x *served) fill(m *Message) error {
 	if plainPath(m.Path) {
 		x.url = url.URL{Path: m.Path}
 	} else {
@@ -97,7 +97,7 @@ func plainPath(path string) bool {
 
 // answer lets a handler answer the message. Nothing of a request is used after its
 // answer, so that the next one takes its place; one whose process dies is left.
-func (w *World) answer(h http.Handler, m Message) *recorder {
+func (w *World) answer(h http.Handler, m *Message) *recorder {
 	var x *served
 	if n := len(w.served); n > 0 {
 		x, w.served = w.served[n-1], w.served[:n-1]
