@@ -83,7 +83,7 @@ func deadOwners() []scenario {
 			c.chosen("after the crash: the key record", s.KeyRecord, KeyRecord{State: "IN_PROGRESS", Owner: "A1", Until: Seconds(p.Network + p.Deadline)})
 			c.chosen("after the crash: the ledger", s.Ledger, "no row")
 			c.chosen("A1′, before the lease is over", r.answer("A1′"), fmt.Sprintf("409 in-progress at %s", Seconds(p.CopyAt)))
-			expectCrash(p, r, c, takenOver(p)-p.PSPLatency, 1)
+			expectCrash(p, r, c, c.chosen, takenOver(p)-p.PSPLatency, 1)
 			c.chosen("the payment's moves", moveList(r.payment("pay_7").Moves), moveList([]Move{
 				{At: Seconds(p.ClientTimeout + p.Network), To: "PENDING", By: "A2"}, {At: Seconds(takenOver(p)), To: "SUCCEEDED", By: "A2"}}))
 		},
@@ -97,9 +97,9 @@ func deadOwners() []scenario {
 				step{at: p.SweepAt + 2*p.PSPLatency, do: doSnap, tag: "swept", shown: p.SweepAt}, comesBack(p))
 		},
 		expect: func(p Params, r *Result, c *checks) {
-			c.chosen("after the resolver's look: the ledger", r.snapshot("swept").Ledger, "PENDING")
-			expectCrash(p, r, c, p.Network+p.PSPLatency, 2)
-			expectMoves(p, r, c, takenOver(p), "A2")
+			c.given("after the resolver's look: the ledger", r.snapshot("swept").Ledger, "PENDING")
+			expectCrash(p, r, c, c.given, p.Network+p.PSPLatency, 2)
+			expectMoves(p, r, c.given, takenOver(p), "A2")
 		},
 	}, {
 		group: "Side traces", id: "3b-sweep", title: "A server dies after its call, and the resolver sweeps PENDING too",
@@ -112,8 +112,8 @@ func deadOwners() []scenario {
 		expect: func(p Params, r *Result, c *checks) {
 			c.given("after the sweep: the ledger", r.snapshot("swept").Ledger, "SUCCEEDED")
 			c.given("answers to the phone", len(r.Answers), 0)
-			expectCharge(p, r, c, p.Network+p.PSPLatency, 2)
-			expectMoves(p, r, c, p.SweepAt+2*p.PSPLatency, "resolver")
+			expectCharge(p, r, c, c.given, p.Network+p.PSPLatency, 2)
+			expectMoves(p, r, c.given, p.SweepAt+2*p.PSPLatency, "resolver")
 		},
 	}}
 }
@@ -138,11 +138,14 @@ func lateOwners() []scenario {
 	}}
 }
 
+// expectation is a checks' given or chosen.
+type expectation func(what string, got, want any)
+
 // expectCharge checks one charge and its credit and notification.
-func expectCharge(p Params, r *Result, c *checks, at time.Duration, requests_ int) {
-	c.chosen("charges", chargeList(r.Charges), fmt.Sprintf("ch_1 (pay_7:charge) %s at %s", amount(p.Amount), Seconds(at)))
-	c.chosen("charged in total", r.ChargedTotal, p.Amount)
-	c.chosen("requests with the charge's key", requests(r), requests_)
+func expectCharge(p Params, r *Result, c *checks, check expectation, at time.Duration, asked int) {
+	check("charges", chargeList(r.Charges), fmt.Sprintf("ch_1 (pay_7:charge) %s at %s", amount(p.Amount), Seconds(at)))
+	check("charged in total", r.ChargedTotal, p.Amount)
+	check("requests with the charge's key", requests(r), asked)
 	c.chosen("the auditor's verdict", r.Harm, "none")
 	c.chosen("credits", creditList(r.Credits), fmt.Sprintf("%s to m1 for ev_7", amount(p.Amount)))
 	c.chosen("m1 at the end", r.Balances[merchant], p.Opening+p.Amount)
@@ -150,25 +153,25 @@ func expectCharge(p Params, r *Result, c *checks, at time.Duration, requests_ in
 }
 
 // expectCrash also checks that the phone's retry was told the truth.
-func expectCrash(p Params, r *Result, c *checks, at time.Duration, requests int) {
-	expectCharge(p, r, c, at, requests)
-	c.chosen("A2, the phone's retry", r.answer("A2"), fmt.Sprintf("201 SUCCEEDED at %s", Seconds(p.ClientTimeout)))
+func expectCrash(p Params, r *Result, c *checks, check expectation, at time.Duration, asked int) {
+	expectCharge(p, r, c, check, at, asked)
+	check("A2, the phone's retry", r.answer("A2"), fmt.Sprintf("201 SUCCEEDED at %s", Seconds(p.ClientTimeout)))
 }
 
-func expectMoves(p Params, r *Result, c *checks, settled time.Duration, by string) {
-	c.chosen("the payment's moves", moveList(r.payment("pay_7").Moves), moveList([]Move{
+func expectMoves(p Params, r *Result, check expectation, settled time.Duration, by string) {
+	check("the payment's moves", moveList(r.payment("pay_7").Moves), moveList([]Move{
 		{At: Seconds(p.Network), To: "PENDING", By: "A1"}, {At: Seconds(settled), To: "SUCCEEDED", By: by}}))
 }
 
 // expectWake checks a server that woke too late.
 func expectWake(p Params, r *Result, c *checks, requests int) {
-	expectCrash(p, r, c, takenOver(p)-p.PSPLatency, requests)
-	expectMoves(p, r, c, takenOver(p), "A2")
-	c.chosen("A1, when it wakes", r.answer("A1"), fmt.Sprintf("201 SUCCEEDED at %s", Seconds(p.WakeAt)))
+	expectCrash(p, r, c, c.given, takenOver(p)-p.PSPLatency, requests)
+	expectMoves(p, r, c.given, takenOver(p), "A2")
+	c.given("A1, when it wakes", r.answer("A1"), fmt.Sprintf("201 SUCCEEDED at %s", Seconds(p.WakeAt)))
 	from := "key record"
 	if takenOver(p)+p.KeyWindow < p.WakeAt {
 		from = "ledger row"
 	}
-	c.chosen("A1 is answered from", r.answer("A1").From, from)
-	c.chosen("writes that failed because the owner had changed", r.Fenced, 1)
+	c.given("A1 is answered from", r.answer("A1").From, from)
+	c.given("writes that failed because the owner had changed", r.Fenced, 1)
 }

@@ -52,10 +52,14 @@ func newNaive(st *stage) *naive {
 
 // charge asks the processor within the server's deadline. A key of "" is none.
 func (n *naive) charge(s server, key string) error {
+	return n.chargeAs(s, key, "order-"+order+"-"+entropy.Token(s.d.Rand)[:8])
+}
+
+// chargeAs is charge under a name of our own.
+func (n *naive) chargeAs(s server, key, reference string) error {
 	ctx, cancel := s.d.Clock.WithTimeout(context.Background(), n.st.p.Deadline)
 	defer cancel()
-	c, err := s.d.PSP.Charge(ctx, psp.ChargeRequest{Key: key, Reference: "order-" + order + "-" + entropy.Token(s.d.Rand)[:8],
-		Amount: n.st.p.Amount, Currency: currency, Method: method})
+	c, err := s.d.PSP.Charge(ctx, psp.ChargeRequest{Key: key, Reference: reference, Amount: n.st.p.Amount, Currency: currency, Method: method})
 	if err != nil {
 		return errNoReply
 	}
@@ -160,8 +164,8 @@ func openingBranches() []scenario {
 
 func designBranches() []scenario {
 	return []scenario{{
-		group: "Six ways", id: "six-ways", title: "The same lost reply under six designs",
-		moral:   "Only a name that the retry repeats, at every hop down to the processor, keeps it one charge. (The saga with keys comes with a later part.)",
+		group: "Six ways", id: "six-ways", title: "The same lost reply under six designs, and a saga with keys",
+		moral:   "Only a name that the retry repeats, at every hop down to the processor, keeps it one charge.",
 		needs:   func(p Params) []need { return append(openingNeeds(p), mainNeeds(p)...) },
 		program: sixWays,
 		expect:  expectSixWays,

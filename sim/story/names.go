@@ -10,9 +10,12 @@ import (
 // names gives derived ids the names of the story, in the order in which they
 // appear: pay_7, then pay_9 for a second payment.
 type names struct {
-	known        []Name
-	hidden       []Name // other ids of the same things
-	charges      int
+	known   []Name
+	hidden  []Name // other ids of the same things
+	charges int
+	refunds int
+	// second says that there are two keys.
+	second       bool
 	fingerprints []string
 }
 
@@ -61,6 +64,20 @@ func (n *names) charge(c emulator.ChargeRecord) string {
 	return name
 }
 
+// refund names a refund of the processor.
+func (n *names) refund(id string) string {
+	if name := n.find(id); name != "" {
+		return name
+	}
+	n.refunds++
+	name := fmt.Sprintf("re_%d", n.refunds)
+	n.known = append(n.known, Name{name, id})
+	return name
+}
+
+// other names something else that has a derived id.
+func (n *names) other(name, id string) { n.known = append(n.known, Name{name, id}) }
+
 // fingerprint names a request's meaning: H1, H2.
 func (n *names) fingerprint(f string) string {
 	for i, known := range n.fingerprints {
@@ -93,6 +110,9 @@ func (n *names) list() []Name {
 		if !strings.HasPrefix(k.Name, "pay_") {
 			out = append(out, k)
 		}
+	}
+	if n.second {
+		out = append([]Name{{"K2", keyK2}}, out...)
 	}
 	return append([]Name{{"K1", keyK1}}, out...)
 }

@@ -21,7 +21,7 @@ type line struct {
 }
 
 // lanes are the columns of the timeline, from the tap to the screen.
-var lanes = []string{"phone", "network", "api-1", "api-2", "keys", "ledger", "PSP", "resolver", "webhook", "relay", "queue", "w1", "w2", "screen"}
+var lanes = []string{"phone", "network", "api-1", "api-2", "keys", "ledger", "PSP", "resolver", "webhook", "relay", "queue", "w1", "w2", "screen", "post", "mailbox", "saga log", "airline", "twin"}
 
 // say notes a line now.
 func (st *stage) say(where, tag, op, what string) { st.sayAt(st.w.Trace().Len(), where, tag, op, what) }
@@ -70,13 +70,22 @@ func (st *stage) fromTrace(e sim.Event) (line, bool) {
 		l.op, l.what = "boot", "starts again"
 	case e.How == "crash":
 		l.op, l.what = "crash", "dies"
+	case e.What == "pause" && st.setting.twoKeys:
+		return line{}, false // A1 is handed over
 	case e.What == "pause":
 		l.op, l.what = "pause", "stands still for "+e.How
 	case e.Where == "psp" && e.What == "psp charge" && e.How == "ok":
 		l.where = "PSP"
 		l.op, l.what = st.charged(e.At)
+	case e.Where == "psp" && e.What == "psp refund" && e.How == "ok":
+		l.where = "PSP"
+		l.op, l.what = st.refunded(e.At)
 	case e.Where == "psp" && e.How == "answer lost":
 		l.where, l.op, l.at, l.what = "network", "lost", e.At+st.p.PSPLatency, "the PSP's reply, due now, is lost"
+	case e.How == "gave up" && e.What == "psp find refunds":
+		l.op, l.what = "silence", "a search for the refund by our reference has no answer either"
+	case e.How == "gave up" && e.What == "psp refund":
+		l.op, l.what = "silence", "the PSP does not answer in time"
 	case e.What == "psp charge" && e.How == "gave up":
 		l.op, l.what = "deadline", "the deadline comes before the PSP's reply"
 	case e.What == "http webhook" && e.How == "arrives":
@@ -96,6 +105,13 @@ func (st *stage) charged(at time.Duration) (op, what string) {
 			}
 			return "charge", "charges " + c.ID + ", " + amount(c.Amount) + ", key " + c.Key
 		}
+	}
+	if len(st.charges()) == 0 {
+		st.declined++
+		if st.declined == 1 {
+			return "decline", "declines the card"
+		}
+		return "decline", "knows the key: declines again, charges nothing"
 	}
 	return "replay", "knows the key: replays its answer, charges nothing"
 }

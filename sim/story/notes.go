@@ -6,6 +6,7 @@ import (
 
 	"github.com/retryproof/retryproof/notify"
 	"github.com/retryproof/retryproof/payments"
+	"github.com/retryproof/retryproof/psp/emulator"
 	"github.com/retryproof/retryproof/push"
 	"github.com/retryproof/retryproof/queue"
 	"github.com/retryproof/retryproof/sim"
@@ -17,7 +18,31 @@ import (
 func (st *stage) noting(_ *sim.World, p *sim.Process, d payments.Deps) payments.Deps {
 	d.Queue = notedQueue{d.Queue, st, p}
 	d.Push = notedPush{d.Push, st, p}
+	d.Metrics = notedAlerts{d.Metrics, st, p}
+	if d.Lister == nil {
+		d.Lister = emulator.Direct{Core: st.w.Core()}
+	}
+	if st.setting.unstamped {
+		d.Arrived = nil
+	}
+	if st.setting.slowRow && p.Name == "api-1" {
+		d.Store.Effects = slowRow{d.Store.Effects, st, d.Clock}
+	}
 	return d
+}
+
+// notedAlerts notes when a person is told.
+type notedAlerts struct {
+	payments.Metrics
+	st *stage
+	p  *sim.Process
+}
+
+func (a notedAlerts) Add(name string, n float64, labels ...string) {
+	a.Metrics.Add(name, n, labels...)
+	if name == "retryproof_unknown_alerts_total" {
+		a.st.say(a.p.Name, a.st.tags[a.p.Name], "alert", "a person is told that it stays UNKNOWN")
+	}
 }
 
 type notedQueue struct {

@@ -24,6 +24,12 @@ type Params struct {
 	WorkAt, QueuedUntil          time.Duration
 	HandOver, RetryAt, WakeAt    time.Duration
 	Lag, StreamDelay, Horizon    time.Duration
+	ShedAfter, AskAt, RowAfter   time.Duration
+	CancelAt, AskEvery           time.Duration
+	ReconcileAt, UnlikeAt        time.Duration
+	ReinstallAt, ParseAt, MoveAt time.Duration
+	DeleteAt, ResumeAt, LateAt   time.Duration
+	RetryBudget, FirstNumber     int64
 }
 
 // Parameter describes one constant.
@@ -60,6 +66,10 @@ func seconds(name string, given bool, about string, at func(*Params) *time.Durat
 	return field{name: name, given: given, about: about, seconds: at, unit: "s"}
 }
 
+func count(name, about string, at func(*Params) *int64) field {
+	return field{name: name, about: about, number: at, unit: "number", least: 1}
+}
+
 var fields = []field{
 	money("amount", true, 1, "what the buyer pays", func(p *Params) *int64 { return &p.Amount }),
 	money("balance", true, 0, "m1's balance before", func(p *Params) *int64 { return &p.Opening }),
@@ -83,13 +93,28 @@ var fields = []field{
 	seconds("webhook_at", false, "when evt_1 arrives (10.5 in W)", func(p *Params) *time.Duration { return &p.WebhookAt }),
 	seconds("webhook_again_at", true, "when evt_1 arrives again in W", func(p *Params) *time.Duration { return &p.WebhookAgainAt }),
 	seconds("work_at", true, "when w1 receives; w2 receives a visibility timeout later", func(p *Params) *time.Duration { return &p.WorkAt }),
-	seconds("queued_until", true, "when A1 leaves api-1's queue in naive", func(p *Params) *time.Duration { return &p.QueuedUntil }),
+	seconds("queued_until", true, "when A1 leaves api-1's queue in naive and in the D branches", func(p *Params) *time.Duration { return &p.QueuedUntil }),
 	seconds("hand_over", false, "from leaving the queue to running", func(p *Params) *time.Duration { return &p.HandOver }),
 	seconds("retry_at", true, "when the buyer comes back: A3", func(p *Params) *time.Duration { return &p.RetryAt }),
 	seconds("wake_at", false, "when the paused server of 3c goes on", func(p *Params) *time.Duration { return &p.WakeAt }),
 	seconds("lag", true, "replication lag between Regions (later parts)", func(p *Params) *time.Duration { return &p.Lag }),
 	seconds("stream_delay", true, "from a commit to the stream's reading of it (later parts)", func(p *Params) *time.Duration { return &p.StreamDelay }),
 	seconds("horizon", true, "acceptance horizon of the stream (later parts)", func(p *Params) *time.Duration { return &p.Horizon }),
+	seconds("shed_after", true, "formula-2's gate refuses what waited longer", func(p *Params) *time.Duration { return &p.ShedAfter }),
+	seconds("ask_at", false, "when the phone asks in D-race (in the other D branches it asks at client_timeout)", func(p *Params) *time.Duration { return &p.AskAt }),
+	seconds("row_after", false, "from A1's claim to its row in D-race", func(p *Params) *time.Duration { return &p.RowAfter }),
+	seconds("cancel_at", false, "when the buyer cancels in refund", func(p *Params) *time.Duration { return &p.CancelAt }),
+	seconds("ask_every", false, "the pause between the resolver's looks in refund", func(p *Params) *time.Duration { return &p.AskEvery }),
+	count("retry_budget", "how many questions without an answer call for a person, in refund", func(p *Params) *int64 { return &p.RetryBudget }),
+	seconds("reconcile_at", false, "when the night's reconciliation runs in refund", func(p *Params) *time.Duration { return &p.ReconcileAt }),
+	{name: "first_number", given: true, about: "the number that the device gives its first action in V and reinstall", number: func(p *Params) *int64 { return &p.FirstNumber }, unit: "number", least: 1},
+	seconds("unlike_at", false, "when the user unlikes in V", func(p *Params) *time.Duration { return &p.UnlikeAt }),
+	seconds("reinstall_at", false, "when the app is installed again in reinstall", func(p *Params) *time.Duration { return &p.ReinstallAt }),
+	seconds("parse_at", false, "when the message is parsed first in M; again a visibility timeout later, twice", func(p *Params) *time.Duration { return &p.ParseAt }),
+	seconds("move_at", false, "when the user moves the message in M", func(p *Params) *time.Duration { return &p.MoveAt }),
+	seconds("delete_at", false, "when the user deletes the message in M", func(p *Params) *time.Duration { return &p.DeleteAt }),
+	seconds("resume_at", false, "when the other server looks in saga-crash", func(p *Params) *time.Duration { return &p.ResumeAt }),
+	seconds("late_at", false, "when the late original arrives in saga-late", func(p *Params) *time.Duration { return &p.LateAt }),
 	{name: "seed", about: "decides what the scenario leaves open", number: func(p *Params) *int64 { return &p.Seed }, unit: "number"},
 }
 
@@ -103,6 +128,9 @@ func Defaults() Params {
 		CopyAt: 450 * ms, ResolveAt: 11 * time.Second, SweepAt: 8 * time.Second,
 		RelayAt: 12 * time.Second, RelayAgainAt: 14 * time.Second, RelayLastAt: 400 * time.Second, RelayLease: 1500 * ms,
 		WebhookAt: 12_500 * ms, WebhookAgainAt: 10_900 * ms, WorkAt: 14_500 * ms, QueuedUntil: 12 * time.Second, HandOver: 20 * ms,
+		ShedAfter: 2 * time.Second, AskAt: 10 * time.Second, RowAfter: 20 * ms, CancelAt: 20 * time.Second, AskEvery: time.Minute, RetryBudget: 3,
+		ReconcileAt: 24 * time.Hour, FirstNumber: 41, UnlikeAt: 3 * time.Second, ReinstallAt: 8 * time.Second, ParseAt: time.Second,
+		MoveAt: 10 * time.Second, DeleteAt: 40 * time.Second, ResumeAt: 12 * time.Second, LateAt: time.Minute,
 		RetryAt: 7200 * time.Second, WakeAt: 12 * time.Second, Lag: time.Second, StreamDelay: 4 * time.Second, Horizon: 7200 * time.Second,
 	}
 }

@@ -28,6 +28,7 @@ func (st *stage) recorded() payments.Stores {
 		stores.Effects = effect.Split(keys, &mortalGuards{Guards: st.store.PaymentGuards(), st: st, armed: st.setting.crashBetween})
 	}
 	stores.Effects = recordedEffects{stores.Effects, st}
+	stores.Refunds = recordedRefunds{stores.Refunds, st}
 	stores.Outbox = recordedOutbox{stores.Outbox, st}
 	stores.Inbox = recordedInbox{stores.Inbox, st}
 	stores.Notify = recordedNotify{stores.Notify, st}
@@ -87,27 +88,61 @@ func (e recordedEffects) Begin(ctx context.Context, b effect.Begin) (effect.Seen
 		st.say(st.w.Running(), tag, "claim", "cannot record: "+err.Error())
 		return seen, err
 	}
+	if b.Void {
+		st.sawVoid(tag, b, seen)
+		return seen, nil
+	}
 	st.sawClaim(tag, b, seen)
 	st.sawRow(tag, b, seen)
 	return seen, nil
 }
 
+// sawVoid notes what became of the question for a key.
+func (st *stage) sawVoid(tag string, b effect.Begin, seen effect.Seen) {
+	g, c := seen.Guard, seen.Claim
+	st.from[tag] = "ledger row"
+	if g == nil {
+		st.from[tag] = "key record"
+		return
+	}
+	name := st.names.payment(string(g.ID))
+	if g.SettledBy != b.Owner {
+		st.say("ledger", tag, "row", name+" is "+string(g.State)+" already: the key stays as it is")
+		return
+	}
+	st.ids = append(st.ids, g.ID)
+	st.moves[g.ID] = append(st.moves[g.ID], Move{At: Seconds(st.w.Now()), To: string(g.State), By: tag})
+	st.say("ledger", tag, "void", fmt.Sprintf("%s VOID under unique (%s, %s): it never ran and never will", name, b.Scope.Caller, keyName(b.Scope.Key)))
+	scope := "payments:" + b.Scope.Caller + ":" + keyName(b.Scope.Key)
+	switch {
+	case c == nil:
+	case c.Owner == b.Owner:
+		st.claimed[b.Scope.Key] = true
+		st.say("keys", tag, "void", scope+" VOID, expires "+at(c.ExpiresAt).String())
+	default:
+		st.say("keys", tag, "claim", scope+" is "+string(c.State)+", owner "+st.by(c.Owner)+": left")
+	}
+}
+
 // sawClaim notes what became of the claim.
 func (st *stage) sawClaim(tag string, b effect.Begin, seen effect.Seen) {
 	c := seen.Claim
-	scope := "payments:" + b.Scope.Caller + ":K1"
+	scope := "payments:" + b.Scope.Caller + ":" + keyName(b.Scope.Key)
 	switch {
 	case st.setting.keysDown:
 		st.say("keys", tag, "claim", "the key store does not answer: the ledger alone decides")
 	case c == nil:
 		st.say("keys", tag, "claim", "no record")
 	case c.Owner == b.Owner && c.State == effect.InProgress:
-		was := map[bool]string{true: "had expired, which is absent", false: "was absent"}[st.claimed]
-		st.claimed = true
+		was := map[bool]string{true: "had expired, which is absent", false: "was absent"}[st.claimed[b.Scope.Key]]
+		st.claimed[b.Scope.Key] = true
 		st.say("keys", tag, "claim", fmt.Sprintf("%s %s: IN_PROGRESS, %s, owner %s, until %s", scope, was,
 			st.names.fingerprint(string(b.Fingerprint)), tag, at(c.Until)))
 	case c.State == effect.InProgress:
 		st.say("keys", tag, "claim", fmt.Sprintf("%s is IN_PROGRESS, owner %s, until %s", scope, st.by(c.Owner), at(c.Until)))
+	case c.State == effect.ClaimVoid:
+		st.from[tag] = "key record"
+		st.say("keys", tag, "claim", scope+" is VOID")
 	case c.Answer != nil:
 		st.from[tag] = "key record"
 		st.say("keys", tag, "claim", scope+" is COMPLETE with the final answer")
@@ -257,7 +292,11 @@ func (i recordedInbox) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
 		for _, p := range a.Postings {
 			if to, ok := strings.CutPrefix(p.Account, payments.MerchantAccount("")); ok {
 				st.credits = append(st.credits, Credit{Merchant: to, Amount: p.Amount, Event: event, At: Seconds(st.w.Now())})
-				what += fmt.Sprintf(", credit %s to %s (%s → %s)", amount(p.Amount), to, amount(before), amount(st.balances()[merchant]))
+				do := "credit %s to"
+				if p.Amount < 0 {
+					do = "debit %s from"
+				}
+				what += fmt.Sprintf(", "+do+" %s (%s → %s)", amount(max(p.Amount, -p.Amount)), to, amount(before), amount(st.balances()[merchant]))
 			}
 		}
 		for _, n := range a.Intents {

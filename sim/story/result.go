@@ -71,8 +71,12 @@ type Result struct {
 	Screen        []Shown          `json:"screen"`
 	Answers       []Answer         `json:"answers"`
 	Payments      []Payment        `json:"payments"`
-	Queue         Queue            `json:"queue"`
-	Sends         []Send           `json:"sends"`
+	// Refunds are the rows of refunds, with what the processor made of them.
+	Refunds []Refund `json:"refunds,omitempty"`
+	// Ends say what stands at the end, where that is no payment.
+	Ends  []End  `json:"ends,omitempty"`
+	Queue Queue  `json:"queue"`
+	Sends []Send `json:"sends"`
 	// Fenced counts writes that failed because the owner had changed.
 	Fenced    int                  `json:"fenced_writes"`
 	Webhooks  []Webhook            `json:"webhooks"`
@@ -133,7 +137,7 @@ type Answer struct {
 	Code      string  `json:"code"`
 	BodyState string  `json:"body_state"`
 	// From says what answered: "charge", "key record" or "ledger row"; empty for a
-	// refusal.
+	// refusal other than of a void key.
 	From string `json:"from"`
 	// Lost says that the phone never heard it.
 	Lost bool `json:"lost"`
@@ -154,6 +158,26 @@ type Move struct {
 	From string  `json:"from"`
 	To   string  `json:"to"`
 	By   string  `json:"by"`
+}
+
+// Refund is a row of a refund at the end, and the processor's record of it.
+type Refund struct {
+	ID    string `json:"id"`
+	State string `json:"state"`
+	Moves []Move `json:"moves"`
+	// PSPID, Key, Amount and At are the processor's; Requests counts the requests with
+	// the key. They are empty when it made none.
+	PSPID    string  `json:"psp_id"`
+	Key      string  `json:"key"`
+	Amount   int64   `json:"amount"`
+	At       Seconds `json:"at"`
+	Requests int     `json:"requests"`
+}
+
+// End is what stands at the end: of "post 7, with versions" it is "unliked".
+type End struct {
+	Of string `json:"of"`
+	Is string `json:"is"`
 }
 
 // Send is one send of the relay, as the queue took it.
@@ -216,8 +240,8 @@ type Snapshot struct {
 
 // KeyRecord is a record of the key store as a reader sees it.
 type KeyRecord struct {
-	// State is "absent", "IN_PROGRESS" or "COMPLETE"; "unreachable" when the key
-	// store is down.
+	// State is "absent", "IN_PROGRESS", "COMPLETE" or "VOID"; "unreachable" when the
+	// key store is down.
 	State string `json:"state"`
 	Owner string `json:"owner,omitempty"`
 	// Until ends the owner's lease, ExpiresAt the record.
@@ -234,6 +258,8 @@ func (k KeyRecord) String() string {
 		return fmt.Sprintf("IN_PROGRESS, owner %s, until %s", k.Owner, k.Until)
 	case "COMPLETE":
 		return fmt.Sprintf("COMPLETE, %s, expires %s", k.Holds, k.ExpiresAt)
+	case "VOID":
+		return fmt.Sprintf("VOID, expires %s", k.ExpiresAt)
 	}
 	return k.State
 }
@@ -329,6 +355,27 @@ func moments(list []time.Duration) string {
 		text += " " + Seconds(at).String()
 	}
 	return text
+}
+
+// momentsOf lists when the lines of a kind happened in a step.
+func (r *Result) momentsOf(tag, op string) []time.Duration {
+	var out []time.Duration
+	for _, l := range r.lines {
+		if l.op == op && l.tag == tag {
+			out = append(out, l.at)
+		}
+	}
+	return out
+}
+
+// end returns what stands at the end of something, "nothing" when that is not told.
+func (r *Result) end(of string) string {
+	for _, e := range r.Ends {
+		if e.Of == of {
+			return e.Is
+		}
+	}
+	return "nothing"
 }
 
 // id returns the derived id behind a name.

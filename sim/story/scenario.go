@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/queue/memory"
 	"github.com/retryproof/retryproof/sim"
@@ -48,17 +49,31 @@ type setting struct {
 	// unreachable; crashBetween kills the first owner between claim and row.
 	split, keysDown, crashBetween bool
 	twins                         []sim.Twin
+	// twoKeys says that the phone may give K1 up and make K2.
+	twoKeys bool
+	// unstamped lets requests arrive when a server sees them; sheds puts a gate in
+	// front of the servers; slowRow lets time pass between claim and row on api-1.
+	unstamped, sheds, slowRow bool
+	// devices numbers the phone's requests.
+	devices bool
 }
 
 // The actions of steps.
 const (
-	doTap     = "tap"      // the phone sends a request
-	doCopy    = "copy"     // the network delivers a copy of a request
-	doResolve = "resolve"  // the resolver looks once
-	doRelay   = "relay"    // the relay publishes one batch
-	doWork    = "work"     // a worker receives one message
-	doDrain   = "drain"    // a worker receives until there is none
-	doSnap    = "snapshot" // everybody's state is written down
+	doTap       = "tap"       // the phone sends a request
+	doCopy      = "copy"      // the network delivers a copy of a request
+	doLook      = "look"      // the phone asks for the payment of its key
+	doVoid      = "void"      // the phone asks what became of its key, or has it voided
+	doLast      = "last"      // the phone asks for the device's last action
+	doCancel    = "cancel"    // the phone cancels the payment
+	doForget    = "forget"    // the phone's app is installed again
+	doSilence   = "silence"   // the processor's replies to an operation are lost from now on
+	doReconcile = "reconcile" // the ledger is compared with the processor's list
+	doResolve   = "resolve"   // the resolver looks once
+	doRelay     = "relay"     // the relay publishes one batch
+	doWork      = "work"      // a worker receives one message
+	doDrain     = "drain"     // a worker receives until there is none
+	doSnap      = "snapshot"  // everybody's state is written down
 )
 
 // step is one line of a scenario.
@@ -75,6 +90,13 @@ type step struct {
 	body   string
 	lost   bool
 	held   bool
+	// key is the request's key. Defaults to K1.
+	key retryproof.Key
+	// queued is how long the request waits behind the load balancer.
+	queued time.Duration
+	// again is what the phone does at once when its question was answered "not found"
+	// or void; keep, when it was told to wait, at its own time.
+	again, keep *step
 	// faults meet the step's calls.
 	faults []sim.ScriptedFault
 }
@@ -91,7 +113,7 @@ type number struct {
 // scenarios are all branches, in the order of the story.
 func scenarios() []scenario {
 	var all []scenario
-	for _, list := range [][]scenario{mainBranches(), openingBranches(), crashBranches(), storeBranches(), queueBranches(), noticeBranches(), designBranches(), laterBranches()} {
+	for _, list := range [][]scenario{mainBranches(), openingBranches(), crashBranches(), storeBranches(), queueBranches(), noticeBranches(), designBranches(), lateBranches(), formulaBranches(), deviceBranches(), mailBranches(), refundBranches(), sagaBranches(), laterBranches()} {
 		all = append(all, list...)
 	}
 	slices.SortStableFunc(all, func(a, b scenario) int {
@@ -100,7 +122,7 @@ func scenarios() []scenario {
 	return all
 }
 
-var groups = []string{"Main line", "Side traces", "Queue, log and notification branches", "Stream branches", "Region branches", "Six ways"}
+var groups = []string{"Main line", "Side traces", "Queue, log and notification branches", "Stream branches", "Region branches", "Six ways", "Sagas"}
 
 // Branch is one line of the list.
 type Branch struct {

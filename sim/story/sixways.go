@@ -1,9 +1,13 @@
 package story
 
 import (
+	"context"
 	"fmt"
+	"time"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/entropy"
+	"github.com/retryproof/retryproof/saga"
 )
 
 // way is one design under the gray failure of events 3 to 9: the processor charges
@@ -12,9 +16,10 @@ type way struct {
 	approach, why string
 	noRetry       bool
 	handle        func(n *naive) func(server) error
-	// double says that the design charges again; records is what its log holds.
-	double  bool
-	records int
+	// double says that the design charges again, keyed that its retry is recognised;
+	// records is what its log holds.
+	double, keyed bool
+	records       int
 }
 
 func waysOf() []way {
@@ -23,6 +28,7 @@ func waysOf() []way {
 			handle: func(n *naive) func(server) error { return func(s server) error { return n.order(n.charge(s, "")) } }},
 		{approach: "a lock around the call", why: "the lock orders the attempts; once it is free the retry charges again", double: true, handle: lockAround},
 		{approach: "two-phase commit", why: "the processor cannot vote; the ledger's part is rolled back and a new transaction charges again", double: true, handle: twoPhases},
+		{approach: "a saga named after the client's key", why: "the retry finds the saga, whose step asks again under its derived key", keyed: true, handle: sagaWithKeys},
 		{approach: "a saga, without keys", why: "the step is taken for failed and compensated; a new saga charges again", double: true, handle: sagaWithoutKeys},
 		{approach: "an exactly-once broker", why: "what the broker covers happens once; the HTTP retry charged again before it", double: true, handle: exactlyOnceLog, records: 1},
 	}
@@ -66,18 +72,47 @@ func twoPhases(n *naive) func(server) error {
 	}
 }
 
-// sagaWithoutKeys names its runs itself: a retry is another saga.
-func sagaWithoutKeys(n *naive) func(server) error {
-	reserved := 0
+// sagaWithKeys is named after the client's key; its steps carry derived keys.
+func sagaWithKeys(n *naive) func(server) error {
+	id := retryproof.Of("saga", scopeK1)
 	return func(s server) error {
-		run := "saga-" + entropy.Token(s.d.Rand)[:8]
-		reserved++ // step 1
-		if err := n.charge(s, run+":charge"); err != nil {
-			reserved-- // step 1 is compensated; there is no charge to refund, it believes
-			return err
-		}
-		return n.order(nil)
+		return n.saga(s, id, func(c saga.Call) error { return n.chargeAs(s, c.Key, string(id)) })
 	}
+}
+
+// sagaWithoutKeys names its runs itself: a retry is another saga. A timeout is a
+// failure to it, and there is no charge to refund, it believes.
+func sagaWithoutKeys(n *naive) func(server) error {
+	return func(s server) error {
+		id := retryproof.ID("saga-" + entropy.Token(s.d.Rand)[:8])
+		return n.saga(s, id, func(c saga.Call) error {
+			if err := n.charge(s, c.Key); err != nil {
+				return retryproof.Refused("timeout", "it failed", err)
+			}
+			return nil
+		})
+	}
+}
+
+// saga runs an order as a saga over the world's store: reserve, then charge.
+func (n *naive) saga(s server, id retryproof.ID, charge func(saga.Call) error) error {
+	nothing := func(context.Context, saga.Call) ([]byte, error) { return nil, nil }
+	r, err := saga.New(n.st.store.Sagas(), saga.Config{CallTimeout: n.st.p.Deadline, Lease: n.st.p.Deadline + 5*time.Second, MinBackoff: time.Millisecond,
+		Clock: s.d.Clock, Rand: s.d.Rand}, saga.Definition{Name: "order", Steps: []saga.Step{
+		{Name: "reserve", Action: nothing, Cancel: nothing, CancelName: "release"},
+		{Name: "charge", Action: func(_ context.Context, c saga.Call) ([]byte, error) { return nil, charge(c) }, Cancel: nothing, CancelName: "refund"},
+	}})
+	if err != nil {
+		return err
+	}
+	rec, err := r.Start(background, saga.Start{ID: id, Name: "order", Input: []byte(order)})
+	if err == nil {
+		rec, err = r.Advance(background, id)
+	}
+	if err == nil && rec.State != saga.Completed {
+		err = fmt.Errorf("the saga is %s", rec.State)
+	}
+	return n.order(err)
 }
 
 // exactlyOnceLog publishes the payment to a log: its producer may send a record
@@ -165,13 +200,16 @@ func expectSixWays(p Params, r *Result, c *checks) {
 			row = r.Ways[i]
 		}
 		want, at, told := p.Amount, first.String(), "it failed"
+		if w.keyed {
+			told = "201 SUCCEEDED"
+		}
 		if w.double {
 			want, told = 2*p.Amount, "201 SUCCEEDED"
 			at += " " + Seconds(p.ClientTimeout+p.Network+p.PSPLatency).String()
 		}
 		c.given(w.approach+": charged", dollars(row.ChargedTotal), dollars(want))
 		c.chosen(w.approach+": charged at", times(row.Charges), at)
-		c.given(w.approach+": the buyer is told", fmt.Sprintf("%s; order: %v", row.Told, row.Order), fmt.Sprintf("%s; order: %v", told, w.double))
+		c.given(w.approach+": the buyer is told", fmt.Sprintf("%s; order: %v", row.Told, row.Order), fmt.Sprintf("%s; order: %v", told, w.double || w.keyed))
 		if w.records > 0 {
 			c.chosen(w.approach+": records in the log", row.Records, w.records)
 		}

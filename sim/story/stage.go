@@ -1,11 +1,9 @@
 package story
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/retryproof/retryproof/psp/emulator"
 	"github.com/retryproof/retryproof/sim"
 	"github.com/retryproof/retryproof/store/memory"
+	"github.com/retryproof/retryproof/version"
 )
 
 // The story's people and things.
@@ -27,9 +26,22 @@ const (
 	currency = "USD"
 	method   = "pm_1"
 	keyK1    = "0192f0c4-5b7e-7c1a-9d3e-2f4b8a6c1e07"
+	keyK2    = "0192f0c4-82a1-7f05-b1c7-6d90e3f4a852"
 )
 
-var scopeK1 = retryproof.Scope{Endpoint: "payments", Caller: buyer, Key: keyK1}
+var scopeK1 = scopeOf(keyK1)
+
+func scopeOf(k retryproof.Key) retryproof.Scope {
+	return retryproof.Scope{Endpoint: "payments", Caller: buyer, Key: k}
+}
+
+// keyName is what the story calls a key.
+func keyName(k retryproof.Key) string {
+	if k == keyK2 {
+		return "K2"
+	}
+	return "K1"
+}
 
 var background = context.Background()
 
@@ -59,7 +71,13 @@ type stage struct {
 	ways    []Way
 	best    *Result
 	heard   string
-	claimed bool // the key was claimed before
+	claimed map[retryproof.Key]bool // keys that had a record before
+	refunds []retryproof.ID         // in the order of their rows
+	ends    []End
+	// declined counts what the processor declined.
+	declined int
+	// counter numbers the actions of the device.
+	counter *version.Counter
 	// collected is how much of the trace has become lines.
 	collected int
 	trouble   []error
@@ -68,9 +86,16 @@ type stage struct {
 // play runs the scenario.
 func (s scenario) play(p Params) (Result, error) {
 	st := &stage{p: p, s: s, script: &sim.Script{}, store: memory.New(), names: &names{}, tags: map[string]string{}, tasks: map[any]string{}, owners: map[string]string{},
-		from: map[string]string{}, moves: map[retryproof.ID][]Move{}, snaps: map[string]*Snapshot{}, hooks: []Webhook{}, sends: []Send{}, heard: "nothing"}
+		from: map[string]string{}, moves: map[retryproof.ID][]Move{}, snaps: map[string]*Snapshot{}, hooks: []Webhook{}, sends: []Send{}, heard: "nothing",
+		claimed: map[retryproof.Key]bool{}}
 	if s.world != nil {
 		st.setting = s.world(p)
+	}
+	if st.setting.twoKeys {
+		st.names.second = true
+		for _, k := range []retryproof.Key{keyK1, keyK2} {
+			st.names.payment(string(retryproof.Of("pay", scopeOf(k))))
+		}
 	}
 	if err := st.build(); err != nil {
 		return Result{}, err
@@ -127,7 +152,8 @@ func (st *stage) build() error {
 func (st *stage) webhooks() error {
 	p := st.p
 	late := p.WebhookAt - p.Network - (p.Network + p.PSPLatency)
-	faults := []emulator.Fault{{Operation: emulator.OperationCharge, Do: emulator.WebhookLate, Always: true, By: max(late, time.Microsecond)}}
+	faults := []emulator.Fault{{Operation: emulator.OperationCharge, Do: emulator.WebhookLate, Always: true, By: max(late, time.Microsecond)},
+		{Operation: emulator.OperationRefund, Do: emulator.WebhookNever, Always: true}}
 	if again := p.WebhookAgainAt - p.WebhookAt - 2*p.Network; st.s.id == "W" {
 		faults = append(faults, emulator.Fault{Operation: emulator.OperationCharge, Do: emulator.WebhookTwice, By: max(again, 0)})
 	}
@@ -163,20 +189,27 @@ func (st *stage) until(t time.Duration) {
 
 // begin starts one step.
 func (st *stage) begin(s step) error {
-	if s.do == doSnap {
+	switch s.do {
+	case doSnap:
 		st.snaps[s.tag] = st.snapshot(s.shown)
 		return nil
+	case doSilence:
+		st.w.LoseReplies(s.tag, math.MaxInt32)
+		return nil
+	case doForget:
+		return st.reinstall(s)
 	}
 	n := st.w.Node(s.who)
+	sends := s.sends()
 	for _, f := range st.script.Left() {
-		if f.Node == s.who && s.do != doTap && s.do != doCopy {
+		if f.Node == s.who && !sends {
 			st.script.Drop(s.who) // what an earlier step did not meet
 		}
 	}
 	for _, f := range s.faults {
 		st.script.At(f)
 	}
-	if s.do == doTap || s.do == doCopy {
+	if sends {
 		st.send(s, n)
 		return nil
 	}
@@ -193,11 +226,13 @@ func (st *stage) begin(s step) error {
 		limit = 20
 	case doResolve:
 		once = n.System.ResolveOnce
+	case doReconcile:
+		once = func(ctx context.Context) (int, error) { return st.reconcile(ctx, n) }
 	case doRelay:
 		once = func(ctx context.Context) (int, error) { return n.System.RelayOnce(ctx, 0) }
 	}
 	st.w.Go(n.Process(), 0, func() {
-		total := 0
+		total, said := 0, len(st.lines)
 		for range limit {
 			done, err := once(background)
 			st.note(err)
@@ -205,79 +240,11 @@ func (st *stage) begin(s step) error {
 				break
 			}
 		}
-		if total == 0 {
+		if total == 0 && len(st.lines) == said {
 			st.say(n.Name, s.tag, "nothing", "finds nothing to do")
 		}
 	})
 	return nil
-}
-
-// send lets the phone, or the network, send a request.
-func (st *stage) send(s step, n *sim.Node) {
-	m := sim.Message{Label: s.tag, Path: "/payments", Token: buyer, Key: keyK1, Body: []byte(s.body)}
-	if s.body == "" {
-		m.Body = orderBody(s.amount)
-	}
-	travel := st.p.Network
-	if s.do == doCopy {
-		travel = 0
-		st.say("network", s.tag, "copy", "delivers a copy of "+trimCopy(s.tag)+" to "+n.Name)
-	} else {
-		st.say("phone", s.tag, "tap", fmt.Sprintf("sends %s: order %s, %s, key K1", s.tag, order, dollars(amountOf(m.Body))))
-	}
-	st.w.Deliver(n, travel, m, func(r sim.Reply, err error) {
-		if err != nil {
-			st.say("network", s.tag, "refused", n.Name+" is down: "+s.tag+" is refused")
-			return
-		}
-		st.answered(s, n.Name, m, r)
-	})
-}
-
-func trimCopy(tag string) string { return string(bytes.TrimSuffix([]byte(tag), []byte("′"))) }
-
-func orderBody(amount int64) []byte {
-	b, err := json.Marshal(map[string]any{"order_id": order, "amount": amount, "currency": currency, "payment_method": method, "merchant_id": merchant})
-	if err != nil {
-		panic(err) // strings and an integer
-	}
-	return b
-}
-
-func amountOf(body []byte) int64 {
-	var b struct{ Amount int64 }
-	_ = json.Unmarshal(body, &b) // our own body
-	return b.Amount
-}
-
-// answered writes an answer down.
-func (st *stage) answered(s step, where string, m sim.Message, r sim.Reply) {
-	var body struct{ Code, State string }
-	_ = json.Unmarshal(r.Body, &body) // an empty body says nothing
-	a := Answer{Request: s.tag, At: Seconds(s.at), Status: r.Status, Code: body.Code, BodyState: body.State, From: st.from[s.tag], Lost: s.lost}
-	if s.held {
-		a.At = Seconds(r.At)
-	}
-	if o, err := payments.ParseOrder(m.Body, nil); err == nil {
-		a.Fingerprint = st.names.fingerprint(string(o.Fingerprint()))
-	}
-	if r.Status/100 != 2 {
-		a.From = ""
-	}
-	st.answers = append(st.answers, a)
-	what := "answers " + s.tag + ": " + a.told()
-	switch {
-	case a.From != "":
-		what += ", from the " + a.From
-	case a.Status == 409 || a.Status == 422:
-		what += ", nothing runs"
-	}
-	if s.lost {
-		what += "; the answer is lost"
-	} else if s.do != doCopy {
-		st.heard = a.told()
-	}
-	st.say(where, s.tag, "answer", what)
 }
 
 // snapshot writes down what everybody holds now.
@@ -317,6 +284,9 @@ func (st *stage) keyRecord() KeyRecord {
 	c, err := st.store.Keys().LookKey(background, effect.Look{Scope: scopeK1, GuardID: retryproof.Of("pay", scopeK1), Now: sim.Epoch.Add(st.w.Now())})
 	if err != nil || c == nil {
 		return KeyRecord{State: "absent"}
+	}
+	if c.State == effect.ClaimVoid {
+		return KeyRecord{State: string(c.State), ExpiresAt: at(c.ExpiresAt)}
 	}
 	k := KeyRecord{State: string(c.State), Owner: st.owners[c.Owner]}
 	if c.State == effect.InProgress {
@@ -359,7 +329,8 @@ func (st *stage) charges() []Charge {
 func (st *stage) result() (Result, error) {
 	r := Result{ID: st.s.id, Title: st.s.title, Moral: st.s.moral, Charges: st.charges(), Credits: st.credits, Balances: st.balances(),
 		Notifications: st.notifications(), Answers: st.answers, Queue: st.queue(), Snapshots: st.snaps, params: st.p,
-		Hash: st.w.Trace().Hash(), Payments: []Payment{}, Screen: []Shown{}, Fenced: st.w.Counts().Fenced, Webhooks: st.hooks, Sends: st.sends}
+		Hash: st.w.Trace().Hash(), Payments: []Payment{}, Screen: []Shown{}, Fenced: st.w.Counts().Fenced, Webhooks: st.hooks, Sends: st.sends,
+		Refunds: st.refundRows(), Ends: st.ends}
 	if r.Credits == nil {
 		r.Credits = []Credit{}
 	}

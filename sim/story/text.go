@@ -133,6 +133,10 @@ func (r *Result) replies(w *writer) {
 	}
 	w.line("")
 	w.line("  Answers")
+	width := 5
+	for _, a := range r.Answers {
+		width = max(width, utf8.RuneCountInString(a.Request))
+	}
 	for _, a := range r.Answers {
 		text := a.told()
 		if a.From != "" {
@@ -141,19 +145,34 @@ func (r *Result) replies(w *writer) {
 		if a.Lost {
 			text += " (lost)"
 		}
-		w.line("    %s %9s  %s", pad(a.Request, 5), a.At, text)
+		w.line("    %s %9s  %s", pad(a.Request, width), a.At, text)
 	}
 }
 
 func (r *Result) count(w *writer) {
 	w.line("")
-	if len(r.Ways) > 0 {
+	for i, e := range r.Ends {
+		if i == 0 {
+			w.line("  At the end")
+		}
+		w.line("    %s: %s", e.Of, e.Is)
+	}
+	if len(r.Ways) > 0 || len(r.Ends) > 0 && len(r.Charges) == 0 && len(r.Payments) == 0 {
 		return
 	}
-	w.line("  Final count: %d %s, %s; %d %s; m1 %s; %d shown, %d %s; auditor: %s", len(r.Charges), plural(int64(len(r.Charges)), "charge"), dollars(r.ChargedTotal),
-		len(r.Credits), plural(int64(len(r.Credits)), "credit"), amount(r.Balances[merchant]), r.Notifications.Shown, r.Notifications.Alerts, plural(r.Notifications.Alerts, "alert"), r.Harm)
+	credits, debits := int64(0), ""
+	for _, c := range r.Credits {
+		if credits++; c.Amount < 0 {
+			credits, debits = credits-1, ", 1 debit"
+		}
+	}
+	w.line("  Final count: %d %s, %s; %d %s%s; m1 %s; %d shown, %d %s; auditor: %s", len(r.Charges), plural(int64(len(r.Charges)), "charge"), dollars(r.ChargedTotal),
+		credits, plural(credits, "credit"), debits, amount(r.Balances[merchant]), r.Notifications.Shown, r.Notifications.Alerts, plural(r.Notifications.Alerts, "alert"), r.Harm)
 	w.line("    charges: %s", chargeList(r.Charges))
 	w.line("    credits: %s", creditList(r.Credits))
+	for _, f := range r.Refunds {
+		w.line("    refund %s: %s; at the PSP %s (%s) %s at %s, asked %d times", f.ID, f.State, f.PSPID, f.Key, amount(f.Amount), f.At, f.Requests)
+	}
 }
 
 // chain writes what the story's names stand for.
@@ -202,7 +221,11 @@ func Summary(out io.Writer, results []Result) {
 		if !r.OK {
 			mark = "✗"
 		}
-		w.line("%-16s %s %-7d %-9s %-8s %-7d %-7d %s", r.ID, pad(mark, 4), len(r.Charges), dollars(r.ChargedTotal), amount(r.Balances[merchant]), r.Notifications.Shown, r.Notifications.Alerts, r.Title)
+		m1 := amount(r.Balances[merchant])
+		if len(r.Payments) == 0 && r.Balances[merchant] == 0 {
+			m1 = "–" // no merchant has a part in it
+		}
+		w.line("%-16s %s %-7d %-9s %s %-7d %-7d %s", r.ID, pad(mark, 4), len(r.Charges), dollars(r.ChargedTotal), pad(m1, 8), r.Notifications.Shown, r.Notifications.Alerts, r.Title)
 		for _, c := range r.Checks {
 			all++
 			if c.Given {

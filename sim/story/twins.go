@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/entropy"
 	"github.com/retryproof/retryproof/inbox"
@@ -74,6 +75,51 @@ type ownKey struct{ payments.PSP }
 func (o ownKey) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, error) {
 	r.Key = r.Reference + ":charge"
 	return o.PSP.Charge(ctx, r)
+}
+
+// slowRow lets time pass between a request's claim and its row, as it may between
+// two databases.
+type slowRow struct {
+	effect.Store
+	st    *stage
+	clock clock.Clock
+}
+
+func (s slowRow) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error) {
+	if b.Void {
+		return s.Store.Begin(ctx, b)
+	}
+	tag := s.st.tag()
+	s.st.owners[b.Owner] = tag
+	guards := &slowGuards{Guards: s.st.store.PaymentGuards(), s: s, tag: tag}
+	seen, err := effect.Split(s.st.store.Keys(), guards).Begin(ctx, b)
+	if err != nil {
+		return seen, err
+	}
+	if !guards.told {
+		s.st.sawClaim(tag, b, seen)
+	}
+	s.st.sawRow(tag, b, seen)
+	return seen, nil
+}
+
+type slowGuards struct {
+	effect.Guards
+	s    slowRow
+	tag  string
+	told bool
+}
+
+func (g *slowGuards) RecordGuard(ctx context.Context, b effect.Begin) (*effect.Guard, error) {
+	st := g.s.st
+	c, err := st.store.Keys().LookKey(background, effect.Look{Scope: b.Scope, GuardID: b.GuardID, Now: b.Now})
+	st.note(err)
+	g.told = true
+	st.sawClaim(g.tag, b, effect.Seen{Claim: c})
+	if err := g.s.clock.Sleep(ctx, st.p.RowAfter); err != nil {
+		return nil, err
+	}
+	return g.Guards.RecordGuard(ctx, b)
 }
 
 // sendTwin changes what the relay sends; n counts its sends, over restarts.
