@@ -52,7 +52,7 @@ type anHour struct {
 func newHour(t *testing.T) *anHour {
 	h := &anHour{statuses: map[int]int{}}
 	h.w = newWorld(t, func(w *world) {
-		h.clock = &traffic{Clock: w.clock, every: 2 * time.Second, next: w.clock.Now()}
+		h.clock = &traffic{Clock: w.clock, every: 4 * time.Second, next: w.clock.Now()}
 		w.deps.Clock = h.clock
 	})
 	h.clock.pay = func() {
@@ -116,8 +116,8 @@ func TestAnHourWithoutTheProcessor(t *testing.T) {
 	if got := h.pass(time.Hour); got[http.StatusAccepted] != h.paid-before || len(got) != 1 {
 		t.Errorf("during: got %v of %d, want all 202", got, h.paid-before)
 	}
-	if n := h.paid - before; n < 1795 || n > 1805 {
-		t.Errorf("during: %d buyers paid, want 1800: they waited for the resolver", n)
+	if n := h.paid - before; n < 895 || n > 905 {
+		t.Errorf("during: %d buyers paid, want 900: they waited for the resolver", n)
 	}
 	if a := w.audit(); a.ByState[effect.Unknown] != int64(h.paid-before) || len(h.asked) < 3600 {
 		t.Errorf("got %v after %d questions, want all of the hour UNKNOWN and asked about", a.ByState, len(h.asked))
