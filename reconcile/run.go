@@ -179,13 +179,13 @@ func (r Report) WriteText(w io.Writer) error {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "kind\treference\tthere\there\twhat") //nolint:errcheck // Flush tells
+	fmt.Fprintln(t, "kind\treference\tthere\there\twhat") // Flush tells
 	for _, d := range r.Differences {
 		kind := string(d.Kind)
 		if d.Settled {
 			kind = "closed"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", kind, d.reference(), shown(d.There), shown(d.Here), d.What) //nolint:errcheck // Flush tells
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", kind, d.reference(), shown(d.There), shown(d.Here), d.What) // Flush tells
 	}
 	return t.Flush()
 }
