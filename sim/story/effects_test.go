@@ -36,6 +36,7 @@ func TestTheReferencesNumbers(t *testing.T) {
 		{"reinstall", "3000", "ch_1 pay_7:charge 0.28", "15000", 1, 1},
 		{"refund", "3000", "ch_1 pay_7:charge 0.28", "12000", 2, 2},
 		{"saga-lost", "3000", "ch_1 book_7:charge 0.32", "0", 0, 0},
+		{"saga-refund", "3000", "ch_1 book_7:charge 0.32", "0", 0, 0},
 		{"saga-crash", "3000", "ch_1 book_7:charge 0.32", "0", 0, 0},
 	} {
 		r := play(t, c.id)

@@ -63,6 +63,13 @@ func crashed(st *stage) {
 	f.sagaEnd(st.p.ResumeAt)
 }
 
+func refused(st *stage) {
+	f := newFlight(st)
+	f.gone = true
+	st.moment(0, func() { f.book("A1", "api-1") })
+	f.sagaEnd(0)
+}
+
 func lateOriginal(st *stage) {
 	f := newFlight(st)
 	f.stuck = true
@@ -79,6 +86,19 @@ func sagaBranches() []scenario {
 			c.chosen("A1", r.answer("A1"), "409 COMPENSATED at 0.00")
 			expectFlight(p, r, c, "COMPENSATED", "FREE", nil, 0,
 				"book_7:seat DONE, book_7:charge REFUSED, book_7:cancel:refund DONE, book_7:cancel:release DONE")
+		},
+	}, {
+		group: "Sagas", id: "saga-refund", title: "A seat and a charge, and then the flight is cancelled",
+		moral: "The charge stands and is given back under its own key; others could see it meanwhile, which is what a saga gives up.",
+		needs: sagaNeeds, program: refused,
+		expect: func(p Params, r *Result, c *checks) {
+			_, at := booked(p)
+			back := at + p.PSPLatency + 2*p.Network + p.PSPLatency
+			c.chosen("A1", r.answer("A1"), "409 COMPENSATED at 0.00")
+			c.chosen("given back", r.end("given back"), fmt.Sprintf("re_1 (book_7:cancel:refund) %s at %s", amount(p.Amount), Seconds(back)))
+			expectFlight(p, r, c, "COMPENSATED", "FREE", []time.Duration{at}, 1,
+				"book_7:seat DONE, book_7:charge DONE, book_7:ticket REFUSED, book_7:cancel:refund DONE, book_7:cancel:release DONE")
+			c.chosen("the auditor's verdict", r.Harm, "none")
 		},
 	}, {
 		group: "Sagas", id: "saga-lost", title: "A seat and a charge, and the processor's reply is lost",

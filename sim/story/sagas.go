@@ -28,7 +28,9 @@ type flight struct {
 	marks saga.Marks
 	// stuck holds the first call for the seat in the network until late_at.
 	stuck bool
-	told  string
+	// gone says that the airline sells no ticket for the seat.
+	gone bool
+	told string
 }
 
 func newFlight(st *stage) *flight {
@@ -105,7 +107,7 @@ func (f *flight) definition(d payments.Deps, tag string) saga.Definition {
 			return nil, bank.Cancel(ctx, c, charge(ctx, c), func(context.Context) ([]byte, error) { return f.refund(ctx, d, c) })
 		}},
 		{Name: "ticket", Action: func(ctx context.Context, _ saga.Call) ([]byte, error) {
-			return f.at(ctx, d, func() ([]byte, error) { return nil, f.becomes(tag, "SOLD") })
+			return f.at(ctx, d, func() ([]byte, error) { return nil, f.sell(tag) })
 		}}}}
 }
 
@@ -125,6 +127,14 @@ func (f *flight) becomes(tag, seat string) error {
 	f.seat = seat
 	f.st.say("airline", tag, "seat", "seat 12A is "+seat)
 	return nil
+}
+
+func (f *flight) sell(tag string) error {
+	if f.gone {
+		f.st.say("airline", tag, "seat", "the flight is cancelled: no ticket")
+		return retryproof.Refused("flight-cancelled", "the flight is cancelled", nil)
+	}
+	return f.becomes(tag, "SOLD")
 }
 
 func (f *flight) hold(ctx context.Context, d payments.Deps, tag string, airline *saga.Participant, c saga.Call) ([]byte, error) {
@@ -220,6 +230,13 @@ func (f *flight) ended() {
 		for _, e := range rec.Log {
 			log = append(log, f.st.names.show(e.Key)+" "+string(e.State))
 		}
+	}
+	var back []string
+	for _, r := range f.st.w.Core().Refunds() {
+		back = append(back, fmt.Sprintf("%s (%s) %s at %s", f.st.names.refund(r.ID), f.st.names.show(r.Key), amount(r.Amount), at(r.At)))
+	}
+	if len(back) > 0 {
+		f.st.ends = append(f.st.ends, End{"given back", strings.Join(back, ", ")})
 	}
 	f.st.ends = append(f.st.ends, End{"the saga", state}, End{"seat 12A", f.seat}, End{"the saga's log", strings.Join(log, ", ")})
 }

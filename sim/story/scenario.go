@@ -241,7 +241,7 @@ func (s scenario) params(set []string) (Params, error) {
 // refuses a processor that forgets too soon.
 func commonNeeds(p Params) []need {
 	return []need{
-		{p.Deadline > 0 && p.Margin > 0 && p.KeyWindow > 0 && p.QueueWindow > 0 && p.Visibility > 0, "deadline, margin, key_window, queue_window and visibility > 0"},
+		{p.Deadline > 0 && p.Margin > 0 && p.KeyWindow > 0 && p.QueueWindow > 0 && p.Visibility > 0 && p.RelayLease > 0, "deadline, margin, key_window, queue_window, visibility and relay_lease > 0"},
 		{p.KeyWindow >= p.Deadline+p.Margin, "deadline + margin ≤ key_window: the system refuses less"},
 		{p.KeyMemory > time.Hour+p.Deadline+p.Margin, "key_memory > 1 h + deadline + margin"},
 	}
