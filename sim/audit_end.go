@@ -27,7 +27,13 @@ func (w *World) settled() bool {
 func (a *auditor) waiting() bool {
 	return !a.blind && slices.ContainsFunc(a.payments, func(f *facts) bool {
 		return f.settledAs == effect.Succeeded && (f.credits == 0 || f.pushes == 0)
-	})
+	}) || slices.ContainsFunc(a.refunds, a.silentReversal)
+}
+
+// silentReversal reports a refund that the bank sent back and that has succeeded here,
+// and nothing here says so.
+func (a *auditor) silentReversal(f *facts) bool {
+	return f.reversed && f.settledAs == effect.Succeeded && !a.kept(f, effect.EvidenceConflict)
 }
 
 // unproved counts what must stay UNKNOWN, and of which a person was told, unless there
@@ -124,7 +130,7 @@ func (a *auditor) end() {
 
 func (a *auditor) endOf(f *facts) {
 	r, err := a.row(f)
-	ran := len(f.charges) > 0 && !f.failing
+	ran := len(f.charges) > 0 && !f.failing && !f.reversed
 	switch {
 	case err != nil && ran:
 		a.harm(HarmLostEffect, "%s was done at the processor, as %s, and is not here", f.id, f.charges[0])
@@ -140,6 +146,8 @@ func (a *auditor) endOf(f *facts) {
 		a.harm(HarmStuck, "%s is still %s", f.id, r.state)
 	case f.byOther && !a.blind && !a.kept(f, effect.EvidenceVerdict):
 		a.harm(HarmNoEvidence, "%s was settled as %s and nothing says from what", f.id, r.state)
+	case a.silentReversal(f):
+		a.harm(HarmNoEvidence, "%s is SUCCEEDED, came back from the bank, and nothing says so", f.id)
 	case r.state == effect.Succeeded:
 		a.endSucceeded(f, r.amount)
 	}

@@ -57,8 +57,9 @@ type facts struct {
 	// the processor gave back, but for what will fail.
 	of       string
 	returned int64
-	// failing: what the processor made of the refund is going to fail.
-	failing bool
+	// failing: what the processor made of the refund is undecided and going to fail;
+	// reversed: it has succeeded, and the bank sends it back.
+	failing, reversed bool
 	// voided: somebody was told that it is void.
 	voided bool
 	// byOther: a final state was committed by somebody who acts on evidence.
@@ -223,18 +224,18 @@ func (a *auditor) attribute(f *facts) {
 
 // gaveBack: the processor may have given money back. A refund of ours is made once,
 // whatever it is asked, and all refunds of a payment are at most its charge.
-func (a *auditor) gaveBack(fails bool) {
+func (a *auditor) gaveBack(fate emulator.Action) {
 	for _, r := range a.w.core.RefundsAfter(a.countedRefunds) {
 		a.countedRefunds++
 		a.w.counts.Refunds++
 		f, p := a.ofRefund(r.Reference, r.Payment), a.of(r.Payment)
 		f.charges = append(f.charges, r.ID)
 		f.amount += r.Amount
-		f.failing = fails && r.Status == "pending"
+		f.failing, f.reversed = fate == emulator.FailPending, fate == emulator.FailLater
 		if len(f.charges) > 1 {
 			a.harm(HarmWrongAmount, "refund %s of %d was made %d times", r.Reference, r.Amount, len(f.charges))
 		}
-		if !f.failing {
+		if !f.failing && !f.reversed {
 			p.returned += r.Amount
 		}
 		if p.returned > p.amount {

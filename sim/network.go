@@ -229,22 +229,21 @@ func (w *World) spoilCharge() {
 	w.spoil(append(w.refusal(emulator.OperationCharge), w.oddWebhook(emulator.OperationCharge)...))
 }
 
-// spoilRefund does so with a refund, which may also be undecided for a while. It
-// reports whether one that is would fail in the end.
-func (w *World) spoilRefund() (fails bool) {
+// spoilRefund does so with a refund, which may also be undecided for a while, or come
+// back from the bank. It says which of these the refund that comes next would meet.
+func (w *World) spoilRefund() emulator.Action {
 	if !w.faulty {
-		return false
+		return ""
 	}
 	faults := w.refusal(emulator.OperationRefund)
+	var fate emulator.Action
 	if w.chance(w.chaos.Error500) {
-		fate := emulator.Fault{Operation: emulator.OperationRefund, Do: emulator.Processing, By: time.Second + w.extent(40*time.Second)}
-		if fails = w.pick(2) == 0; fails {
-			fate.Do = emulator.FailPending
-		}
-		faults = append(faults, fate)
+		fates := []emulator.Action{emulator.Processing, emulator.FailPending, emulator.FailLater}
+		fate = fates[w.pick(len(fates))]
+		faults = append(faults, emulator.Fault{Operation: emulator.OperationRefund, Do: fate, By: time.Second + w.extent(40*time.Second)})
 	}
 	w.spoil(append(faults, w.oddWebhook(emulator.OperationRefund)...))
-	return fails
+	return fate
 }
 
 func (w *World) spoil(faults []emulator.Fault) {

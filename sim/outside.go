@@ -205,9 +205,9 @@ func (s pspSeam) Find(ctx context.Context, reference string) ([]psp.Charge, erro
 func (s pspSeam) Refund(ctx context.Context, r psp.RefundRequest) (psp.Refund, error) {
 	w := s.x.w
 	return ask(s, ctx, "psp refund", r.Reference, func() (psp.Refund, error) {
-		fails := w.spoilRefund()
+		fate := w.spoilRefund()
 		got, err := s.in.Refund(background, r)
-		w.audit.gaveBack(fails)
+		w.audit.gaveBack(fate)
 		if code := retryproof.CodeOf(err); code == retryproof.CodeUnknown || code == retryproof.CodePermanent || code == retryproof.CodeInvalid {
 			w.audit.ofRefund(r.Reference, r.Payment).saved500 = true
 		}
