@@ -90,10 +90,10 @@ func Run(p Plan) (Result, error) {
 	deadline := w.now + p.HealFor
 	for w.audit.violation == nil && w.now < deadline {
 		w.Run(w.now + slice)
-		if *left == 0 && w.settled() {
+		if *left == 0 && !w.audit.anyOpen() && w.settled() {
 			break
 		}
-		slice = min(2*slice, 8*time.Second)
+		slice = min(2*slice, 32*time.Second)
 		if *left > 0 { // a buyer who comes back hours later
 			deadline = w.now + p.HealFor
 		}

@@ -59,8 +59,10 @@ func (l ledgerStore) Post(ctx context.Context, postings []ledger.Posting, now ti
 
 const auditSQL = `SELECT
 	(SELECT coalesce(sum(amount), 0) FROM payments WHERE state = 'SUCCEEDED')::bigint,
-	(SELECT count(*) FROM postings WHERE starts_with(account, 'merchant:') AND starts_with(ref, 'pay_')),
-	(SELECT coalesce(sum(amount), 0) FROM postings WHERE starts_with(account, 'merchant:') AND starts_with(ref, 'pay_'))::bigint,
+	(SELECT count(*) FROM postings WHERE starts_with(account, 'merchant:') AND starts_with(ref, 'pay_') AND amount > 0),
+	(SELECT coalesce(sum(amount), 0) FROM postings WHERE starts_with(account, 'merchant:') AND starts_with(ref, 'pay_') AND amount > 0)::bigint,
+	(SELECT count(*) FROM postings WHERE starts_with(account, 'merchant:') AND amount < 0),
+	(SELECT coalesce(-sum(amount), 0) FROM postings WHERE starts_with(account, 'merchant:') AND amount < 0)::bigint,
 	(SELECT count(DISTINCT ref) FROM (SELECT ref FROM postings GROUP BY ref, currency HAVING sum(amount) <> 0) u),
 	(SELECT count(*) FROM accounts a FULL JOIN
 		(SELECT account, currency, sum(amount) AS balance FROM postings WHERE starts_with(account, 'merchant:') GROUP BY account, currency) p
@@ -86,7 +88,7 @@ func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
 	err := l.s.read(ctx, statement{auditSQL, nil, eachRow(func(row scanner) error {
 		var state effect.State
 		var n, refunds int64
-		if err := row.Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Unbalanced, &a.WrongBalance, &a.OutboxWaiting,
+		if err := row.Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Debits, &a.DebitSum, &a.Unbalanced, &a.WrongBalance, &a.OutboxWaiting,
 			&a.OutboxParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded,
 			&state, &n, &refunds); err != nil {
 			return err

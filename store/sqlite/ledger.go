@@ -58,8 +58,10 @@ func (l ledgerStore) Post(ctx context.Context, postings []ledger.Posting, now ti
 
 const auditSQL = `SELECT
 	(SELECT coalesce(sum(amount), 0) FROM payments WHERE state = 'SUCCEEDED'),
-	(SELECT count(*) FROM postings WHERE substr(account, 1, 9) = 'merchant:' AND substr(ref, 1, 4) = 'pay_'),
-	(SELECT coalesce(sum(amount), 0) FROM postings WHERE substr(account, 1, 9) = 'merchant:' AND substr(ref, 1, 4) = 'pay_'),
+	(SELECT count(*) FROM postings WHERE substr(account, 1, 9) = 'merchant:' AND substr(ref, 1, 4) = 'pay_' AND amount > 0),
+	(SELECT coalesce(sum(amount), 0) FROM postings WHERE substr(account, 1, 9) = 'merchant:' AND substr(ref, 1, 4) = 'pay_' AND amount > 0),
+	(SELECT count(*) FROM postings WHERE substr(account, 1, 9) = 'merchant:' AND amount < 0),
+	(SELECT coalesce(-sum(amount), 0) FROM postings WHERE substr(account, 1, 9) = 'merchant:' AND amount < 0),
 	(SELECT count(DISTINCT ref) FROM (SELECT ref FROM postings GROUP BY ref, currency HAVING sum(amount) <> 0)),
 	(SELECT count(*) FROM accounts a FULL JOIN
 		(SELECT account, currency, sum(amount) AS balance FROM postings WHERE substr(account, 1, 9) = 'merchant:' GROUP BY account, currency) p
@@ -80,7 +82,7 @@ const auditSQL = `SELECT
 func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
 	a := payments.Audit{ByState: map[effect.State]int64{}, RefundsByState: map[effect.State]int64{}}
 	err := l.s.read(ctx, func(ctx context.Context, q query) error {
-		if err := q.row(ctx, auditSQL).Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Unbalanced, &a.WrongBalance,
+		if err := q.row(ctx, auditSQL).Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Debits, &a.DebitSum, &a.Unbalanced, &a.WrongBalance,
 			&a.OutboxWaiting, &a.OutboxParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded); err != nil {
 			return err
 		}

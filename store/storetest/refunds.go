@@ -8,6 +8,7 @@ import (
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/ledger"
 	"github.com/retryproof/retryproof/payments"
 )
 
@@ -425,6 +426,14 @@ func refundAudit(s *subject) {
 		check(s.world, "refunds that are "+string(c.state), a.RefundsByState[c.state], c.want)
 	}
 	check(s.world, "refunded", a.RefundedSum, 205)
+	s.post([]ledger.Posting{
+		{Account: "merchant:M1", Currency: "USD", Amount: -205, Ref: "re_1:SUCCEEDED"},
+		{Account: "payments:refunds", Currency: "USD", Amount: 205, Ref: "re_1:SUCCEEDED"},
+	})
+	debited := s.audit()
+	check(s.world, "debits", debited.Debits-a.Debits, 1)
+	check(s.world, "debited", debited.DebitSum-a.DebitSum, 205)
+	check(s.world, "credits", debited.Credits, a.Credits)
 	check(s.world, "paid", a.SucceededSum, before.SucceededSum)
 	check(s.world, "payments", a.ByState[effect.Succeeded], before.ByState[effect.Succeeded])
 	s.wantRefunded(of, 100+101+102+103)
