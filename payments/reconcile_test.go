@@ -163,9 +163,13 @@ func TestReconciliationReadsMoreThanAPage(t *testing.T) {
 			w.clock.Advance(time.Second)
 		}
 	}
+	last := w.open("last") // which no list of theirs leads to
 	r, err := w.system.Reconcile(t.Context(), start, w.clock.Now().Add(time.Second), reconcile.Config{})
-	if err != nil || r.Payments.Here != many || r.Payments.There != many || r.Payments.Open() || r.Refunds.Open() {
-		t.Errorf("got %d and %d, %d differences, %v, want %d each and none", r.Payments.Here, r.Payments.There, len(r.Payments.Differences), err, many)
+	if err != nil || r.Payments.Here != many+1 || r.Payments.There != many || len(r.Payments.Differences) != 1 || r.Refunds.Open() {
+		t.Fatalf("got %d and %d, %d differences, %v, want %d each and the last", r.Payments.Here, r.Payments.There, len(r.Payments.Differences), err, many)
+	}
+	if d := r.Payments.Differences[0]; d.Kind != reconcile.Unproved || d.Here.Reference != string(last) {
+		t.Errorf("got %+v, want the last one unproved", d)
 	}
 }
 

@@ -103,6 +103,9 @@ func TestARefundGivesMoneyBackOnce(t *testing.T) {
 	w.deliver()
 	w.wantBalance(14_000)
 	w.wantScreen(2, 2) // the payment's and the refund's, each once
+	if got := w.phones.Screen("u1")[0]; got.ReplaceID != w.shownRefunds().Refunds[0].ID || got.Title != "Refund sent" || got.Body != "USD 10.00 for order 42" {
+		t.Errorf("got %+v, want the refund's notification under the refund's id", got)
+	}
 	if a := w.audit(); a.Debits != 1 || a.DebitSum != 1000 || a.Credits != 1 || a.RefundedSum != 1000 || a.ClaimsInProgress != 0 {
 		t.Errorf("got %+v, want one debit of 1000", a)
 	}
@@ -460,4 +463,28 @@ func TestAWebhookSettlesARefund(t *testing.T) {
 	deliver("conflict")
 	w.wantMetric("retryproof_psp_conflicts_total ", 1)
 	w.wantRefunds(1000, map[effect.State]int64{effect.Succeeded: 1})
+}
+
+// A definite answer about another amount is no evidence of the refund: it is for a person.
+func TestARefundOfAnotherAmountIsForAPerson(t *testing.T) {
+	t.Parallel()
+	for _, state := range []psp.State{psp.Succeeded, psp.Failed} {
+		for name, change := range map[string]func(*psp.Refund){
+			"amount": func(r *psp.Refund) { r.Amount = 900 }, "currency": func(r *psp.Refund) { r.Currency = "EUR" }, "reference": func(r *psp.Refund) { r.Reference = "ref_other" },
+		} {
+			w := paid(t)
+			w.psp.setRefund(func(_ context.Context, r psp.RefundRequest, _ refunding) (psp.Refund, error) {
+				got := psp.Refund{ID: "re_x", Reference: r.Reference, Payment: r.Payment, ChargeID: r.ChargeID, Amount: r.Amount, Currency: r.Currency, State: state}
+				change(&got)
+				return got, nil
+			})
+			want(t, w.refund(keyRa, 1000), http.StatusAccepted, "")
+			w.resolve(0)
+			w.wantRefunds(1000, map[effect.State]int64{effect.Unknown: 1})
+			w.wantMetric("retryproof_psp_conflicts_total ", 1)
+			if w.log.lines("re_x") == 0 {
+				t.Errorf("%s, %s: nobody was told of re_x", state, name)
+			}
+		}
+	}
 }
