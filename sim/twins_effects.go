@@ -15,7 +15,7 @@ import (
 
 // rowAfterwards is without intent-first.
 func rowAfterwards() Twin {
-	return Twin{Rule: "intent-first", Instead: "the payment's row is written after the processor has answered", Harms: []string{HarmLostEffect, HarmVoidedRan},
+	return Twin{Rule: "intent-first", Instead: "the payment's row is written after the processor has answered", Harms: []string{HarmLostEffect, HarmVoidedRan, HarmStuck},
 		World: func(p *Plan) { p.Chaos.Crash = max(p.Chaos.Crash, 0.02) },
 		Stores: func(below payments.Stores) payments.Stores {
 			d := newPlainStore(below)
@@ -101,7 +101,7 @@ func unconditionalMoves() Twin {
 
 // blindTakeover is without takeover-reads-guard.
 func blindTakeover() Twin {
-	return Twin{Rule: "takeover-reads-guard", Instead: "a takeover believes the key record and writes the payment's row anew", Harms: []string{HarmContradictory, HarmDoubleCharge},
+	return Twin{Rule: "takeover-reads-guard", Instead: "a takeover believes the key record and writes the payment's row anew", Harms: []string{HarmContradictory, HarmDoubleCharge, HarmVoidedRan},
 		World: func(p *Plan) {
 			p.forgetKeys(100 * time.Second)
 			p.Chaos.Crash, p.Habits.Late = max(p.Chaos.Crash, 0.02), 1
@@ -204,7 +204,7 @@ func (t timedOut) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, 
 
 // lateOriginal is without deadline.
 func lateOriginal() Twin {
-	return Twin{Rule: "deadline", Instead: "a request has arrived when its handler sees it, however long it waited in front of it", Harms: []string{HarmDoubleCharge},
+	return Twin{Rule: "deadline", Instead: "a request has arrived when its handler sees it, however long it waited in front of it", Harms: []string{HarmDoubleCharge, HarmLostEffect},
 		World: func(p *Plan) {
 			p.trust()
 			p.Chaos.Queue, p.Chaos.MaxQueue = max(p.Chaos.Queue, 0.2), 20*time.Second
