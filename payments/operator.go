@@ -314,7 +314,7 @@ func (s *System) reconcileForOperator(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 16<<10))
 		d.DisallowUnknownFields()
-		if d.Decode(&body) != nil || !body.From.Before(body.To) || body.To.Sub(body.From) > maxPeriod {
+		if d.Decode(&body) != nil || d.More() || !body.From.Before(body.To) || body.To.Sub(body.From) > maxPeriod {
 			err = invalid(`a period is {"from": "2026-03-01T00:00:00Z", "to": "2026-03-02T00:00:00Z", "settle": false}, of at most 31 days`)
 		}
 	}

@@ -72,7 +72,7 @@ func (b *benchRig) operation(ctx context.Context, what string, clients int, fill
 
 // pay sends one payment through the whole API.
 func (b *benchRig) pay(client, n int) error {
-	body, err := json.Marshal(map[string]any{"order_id": "42", "amount": 3000, "currency": "USD", "payment_method": "pm_1", "merchant_id": fmt.Sprintf("m%d", client)})
+	body, err := json.Marshal(map[string]any{"order_id": fmt.Sprintf("%d-%d", client, n), "amount": 3000, "currency": "USD", "payment_method": "pm_1", "merchant_id": fmt.Sprintf("m%d", client)})
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (acceptAll) Send(context.Context, queue.Message) error { return nil }
 func (b *benchRig) payment(client, n int) (payments.Payment, effect.Begin) {
 	scope := retryproof.Scope{Endpoint: "payments", Caller: "u1", Key: retryproof.Key(fmt.Sprintf("%s-claim-%d-%d", b.run, client, n))}
 	id := retryproof.Of("pay", scope)
-	order := payments.Order{OrderID: "42", MerchantID: "m1", Amount: 3000, Currency: "USD", Method: "pm_1"}
+	order := payments.Order{OrderID: fmt.Sprintf("%d-%d", client, n), MerchantID: "m1", Amount: 3000, Currency: "USD", Method: "pm_1"}
 	now := clock.System().Now()
 	return payments.Payment{ID: id, Caller: "u1", OrderID: order.OrderID, MerchantID: order.MerchantID, Amount: order.Amount, Currency: order.Currency, Method: order.Method},
 		effect.Begin{Scope: scope, GuardID: id, Fingerprint: order.Fingerprint(), Owner: entropy.Token(entropy.System()), Now: now, Until: now.Add(5 * time.Second)}
