@@ -27,6 +27,29 @@ func Within(tx *sql.Tx) Tx {
 	return Tx{inTx{tx}}
 }
 
+// Transact runs f in a transaction of the store's own writing connection, and commits
+// it when f returns nil. It is how rows of yours get into a database in memory, which
+// no other connection can reach: use [Within] on tx for the store's part. Nobody else
+// writes meanwhile, and f must not call the store. An error of f is returned as it is,
+// and nothing was written; one of COMMIT says what is known.
+func (s *Store) Transact(ctx context.Context, f func(tx *sql.Tx) error) (err error) {
+	s.writer.alone(func() {
+		var tx *sql.Tx
+		if tx, err = s.writer.conn.BeginTx(ctx, nil); err != nil {
+			err = notDone(err)
+			return
+		}
+		defer func() { _ = tx.Rollback() }() // nothing after a COMMIT
+		if err = f(tx); err != nil {
+			return
+		}
+		if failed := tx.Commit(); failed != nil {
+			err = notCommitted(failed)
+		}
+	})
+	return err
+}
+
 func (t Tx) valid() error {
 	if t.q == nil {
 		return record.Invalid("there is no transaction")
