@@ -24,14 +24,17 @@ func (d Direct) Refund(ctx context.Context, r psp.RefundRequest) (psp.Refund, er
 	if err := r.Validate(); err != nil {
 		return psp.Refund{}, err
 	}
-	form := url.Values{
-		"payment_intent": {r.ChargeID}, "amount": {strconv.FormatInt(r.Amount, 10)},
-		"metadata[" + refundKey + "]": {r.Reference}, "metadata[" + referenceKey + "]": {r.Payment},
-	}
-	resp, err := d.Core.Do(ctx, Request{Method: http.MethodPost, Path: "/v1/refunds", Key: r.Key, Form: form})
+	resp, err := d.Core.do(ctx, Request{Method: http.MethodPost, Path: "/v1/refunds", Key: r.Key, typed: refundForm(r)})
 	if err != nil {
 		return psp.Refund{}, noAnswer(err)
 	}
+	switch said := resp.said.(type) {
+	case *refundJSON:
+		return said.brief().refund(resp.Replayed), nil
+	case *failure:
+		return psp.Refund{}, refundRefused(resp, &said.errorJSON)
+	}
+	// A key of an earlier life of this process: only the bytes are left.
 	if resp.Status == http.StatusOK {
 		return refundIn(resp)
 	}
@@ -41,11 +44,15 @@ func (d Direct) Refund(ctx context.Context, r psp.RefundRequest) (psp.Refund, er
 	if err != nil {
 		return psp.Refund{}, err
 	}
-	out := refusal(resp, &e.Error)
-	if out.Code == retryproof.CodeInvalid && slices.Contains(permanentRefusals, e.Error.Code) {
+	return psp.Refund{}, refundRefused(resp, &e.Error)
+}
+
+func refundRefused(resp Response, e *errorJSON) error {
+	out := refusal(resp, e)
+	if out.Code == retryproof.CodeInvalid && slices.Contains(permanentRefusals, e.Code) {
 		out.Code, out.Hint = retryproof.CodePermanent, "an earlier request may have been the refund: look it up by its reference"
 	}
-	return psp.Refund{}, out
+	return out
 }
 
 // RetrieveRefund returns the refund with the given id, as it is now.

@@ -87,7 +87,7 @@ func (r *refund) render(now time.Time) *refundJSON {
 
 // parseRefund also finds the PaymentIntent, by its id or by its charge's.
 func parseRefund(c *Core, k *call) (*form, *failure) {
-	f, fail := parseForm(k.Form, refundParams...)
+	f, fail := k.parse(refundParams)
 	if fail != nil {
 		return nil, fail
 	}
@@ -141,7 +141,7 @@ func executeRefund(c *Core, k *call, w *writeRecord, now time.Time) ([]string, *
 		}
 	}
 	if refused != nil {
-		w.Status, w.Body = refused.status, refused.body()
+		w.Status, w.said = refused.status, refused
 		return nil, nil
 	}
 	i.Refunded += amount
@@ -155,7 +155,7 @@ func executeRefund(c *Core, k *call, w *writeRecord, now time.Time) ([]string, *
 		i.Returns = append(slices.Clone(i.Returns), returned{r.SettlesAt, amount})
 	}
 	w.Intent, w.Refund = i, r
-	w.Status, w.Body = 200, encode(r.render(now))
+	w.Status, w.said = 200, r.render(now)
 	return c.announceRefund(k, w, now), nil
 }
 

@@ -38,6 +38,16 @@ func chargeForm(r psp.ChargeRequest) *typedForm {
 	}
 }
 
+// refundForm are the parameters of a refund.
+func refundForm(r psp.RefundRequest) *typedForm {
+	return &typedForm{
+		{"amount", param{base: "amount"}, strconv.FormatInt(r.Amount, 10)},
+		{"metadata[" + referenceKey + "]", param{"metadata", referenceKey, true}, r.Payment},
+		{"metadata[" + refundKey + "]", param{"metadata", refundKey, true}, r.Reference},
+		{"payment_intent", param{base: "payment_intent"}, r.ChargeID},
+	}
+}
+
 // encoded is what url.Values.Encode gives.
 func (t typedForm) encoded() string {
 	b := make([]byte, 0, 320)
@@ -68,15 +78,26 @@ func (k *call) parse(allowed []string) (*form, *failure) {
 
 // heard is what a webhook says to psp's nouns, nil when its object has another form.
 func heard(e eventJSON) *psp.WebhookEvent {
-	i, ok := e.Data.Object.(*intentJSON)
-	if !ok || !slices.Contains(chargeEvents, e.Type) {
+	out := &psp.WebhookEvent{ID: e.ID, Type: e.Type, At: time.Unix(e.Created, 0).UTC()}
+	switch object := e.Data.Object.(type) {
+	case *intentJSON:
+		if slices.Contains(chargeEvents, e.Type) && object.Metadata[referenceKey] != "" {
+			out.Charge = object.brief().charge(false)
+		}
+	case *refundJSON:
+		if slices.Contains(refundEvents, e.Type) {
+			out.Refund = object.brief().refund(false)
+		}
+	case *chargeJSON: // names no refund
+	default:
 		return nil
 	}
-	out := &psp.WebhookEvent{ID: e.ID, Type: e.Type, At: time.Unix(e.Created, 0).UTC()}
-	if i.Metadata[referenceKey] != "" {
-		out.Charge = i.brief().charge(false)
-	}
 	return out
+}
+
+func (r *refundJSON) brief() *briefObject {
+	return &briefObject{FailureReason: r.FailureReason, PaymentIntent: r.PaymentIntent, briefIntent: briefIntent{
+		ID: r.ID, Amount: r.Amount, Created: r.Created, Currency: r.Currency, Metadata: r.Metadata, Status: r.Status}}
 }
 
 // pending is what a payload says that is a webhook of ours, not delivered yet, to

@@ -54,6 +54,26 @@ func TestAPendingWebhookSaysWhatItsTextSays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	charge, err := d.Charge(context.Background(), psp.ChargeRequest{Key: "k", Reference: "pay_k", Amount: 30, Currency: "USD", Method: "pm_1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, do := range []Action{FailLater, Processing, ""} {
+		if do != "" {
+			if err := c.AddFaults(Fault{Operation: OperationRefund, Do: do, By: time.Minute}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := psp.RefundRequest{Key: string(do) + "r", Reference: "refund_k" + string(do), Payment: "pay_k", ChargeID: charge.ID, Amount: int64(1 + i), Currency: "USD"}
+		if _, err := d.Refund(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+		values := url.Values{"payment_intent": {r.ChargeID}, "amount": {strconv.FormatInt(r.Amount, 10)},
+			"metadata[" + refundKey + "]": {r.Reference}, "metadata[" + referenceKey + "]": {r.Payment}}
+		if got, want := refundForm(r).encoded(), values.Encode(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
 	now := c.clock.Now()
 	for _, n := range c.eventOrder {
 		payload := c.events[n.id].Payload
@@ -70,7 +90,7 @@ func TestAPendingWebhookSaysWhatItsTextSays(t *testing.T) {
 			t.Error("another text is at hand")
 		}
 		want, err := d.Webhook(text, http.Header{SignatureHeader: {Sign(DefaultWebhookSecret, text, now)}}, now)
-		if err != nil || !reflect.DeepEqual(got, want) || got.Charge.Reference == "" {
+		if err != nil || !reflect.DeepEqual(got, want) || got.Charge.Reference == "" && got.Refund.Reference == "" && got.Type != "charge.refunded" {
 			t.Errorf("got %+v, want %+v, %v", got, want, err)
 		}
 	}

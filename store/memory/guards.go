@@ -18,6 +18,9 @@ type guard struct {
 	// payment or refund is the business row; its ID, State and times are the guard's.
 	payment payments.Payment
 	refund  payments.Refund
+	// row is what callers get of it, nil after a change. A value in an interface
+	// cannot be changed by them, so that all get the same.
+	row any
 	// revision changes with every write, so that a Tx can tell whether what it
 	// read is still there.
 	revision uint64
@@ -69,6 +72,7 @@ func (t *table) change(g *guard, write func()) {
 	t.open.remove(g)
 	write()
 	g.revision++
+	g.row = nil
 	if !g.State.Final() {
 		t.open.add(g)
 	}
@@ -164,12 +168,15 @@ func (t *table) out(g *guard) *effect.Guard {
 	}
 	out := g.Guard
 	out.Result = bytes.Clone(g.Result)
-	switch {
-	case t.payments:
-		out.Row = g.paymentOut()
-	case t.of != nil:
-		out.Row = g.refundOut()
+	if g.row == nil {
+		switch {
+		case t.payments:
+			g.row = g.paymentOut()
+		case t.of != nil:
+			g.row = g.refundOut()
+		}
 	}
+	out.Row = g.row
 	return &out
 }
 

@@ -19,6 +19,7 @@ func (t *table) reserve(r payments.Refund, caller string) error {
 		return retryproof.Refused(retryproof.CodeExceeds, "the payment has not so much left to refund", nil)
 	}
 	g.payment.Refunded += r.Amount
+	g.row = nil
 	g.revision++
 	return nil
 }
@@ -30,6 +31,7 @@ func (t *table) giveBack(g *guard) {
 	}
 	if p := t.of.rows[g.refund.PaymentID]; p != nil {
 		p.payment.Refunded -= g.refund.Amount
+		p.row = nil
 		p.revision++
 	}
 }
