@@ -98,6 +98,12 @@ func (w *World) upTo(d time.Duration) time.Duration {
 
 // call runs one call of a process through the seam. do must not park.
 func call[T any](x *seam, ctx context.Context, kind, op, about string, do func() (T, error)) (T, error) {
+	return reach(x, ctx, kind, op, about, do, struct{}{}, func(do func() (T, error), _ struct{}) (T, error) { return do() })
+}
+
+// reach is call with what do needs beside it: a do that captures nothing costs no
+// memory, and calls are what most of a world is made of.
+func reach[S, A, T any](x *seam, ctx context.Context, kind, op, about string, in S, arg A, do func(S, A) (T, error)) (T, error) {
 	w, p := x.w, x.p
 	var zero T
 	if p.dead {
@@ -123,13 +129,14 @@ func call[T any](x *seam, ctx context.Context, kind, op, about string, do func()
 	case f.late > 0:
 		w.counts.LostCommits++
 		w.trace.add(w.now, p.Name, op, "no answer", about)
+		in, arg := in, arg // apart, so that only a late call keeps them
 		w.After(f.late, func() {
-			_, err := do()
+			_, err := do(in, arg)
 			w.trace.add(w.now, p.Name, op, "late "+how(err), about)
 		})
 		return zero, noAnswer(op)
 	}
-	v, err := do()
+	v, err := do(in, arg)
 	w.trace.add(w.now, p.Name, op, how(err), about)
 	if f.crashAfter {
 		w.crash(p, op, about)

@@ -34,7 +34,7 @@ type effects struct {
 }
 
 func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error) {
-	return call(e.x, ctx, "store", "begin", string(b.GuardID), func() (effect.Seen, error) {
+	return reach(e.x, ctx, "store", "begin", string(b.GuardID), e, b, func(e effects, b effect.Begin) (effect.Seen, error) {
 		seen, err := e.in.Begin(background, b)
 		if err == nil && b.Void && seen.Guard != nil && seen.Guard.State == effect.Void {
 			a := e.x.w.audit
@@ -45,11 +45,11 @@ func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error)
 }
 
 func (e effects) Adopt(ctx context.Context, a effect.Adopt) (effect.Seen, error) {
-	return call(e.x, ctx, "store", "adopt", string(a.GuardID), func() (effect.Seen, error) { return e.in.Adopt(background, a) })
+	return reach(e.x, ctx, "store", "adopt", string(a.GuardID), e, a, func(e effects, a effect.Adopt) (effect.Seen, error) { return e.in.Adopt(background, a) })
 }
 
 func (e effects) Settle(ctx context.Context, s effect.Settle) (effect.Settled, error) {
-	return call(e.x, ctx, "store", "settle "+string(s.To), string(s.ID), func() (effect.Settled, error) {
+	return reach(e.x, ctx, "store", settling(s.To), string(s.ID), e, s, func(e effects, s effect.Settle) (effect.Settled, error) {
 		out, err := e.in.Settle(background, s)
 		if err == nil && out.Guard != nil {
 			a := e.x.w.audit
@@ -59,16 +59,27 @@ func (e effects) Settle(ctx context.Context, s effect.Settle) (effect.Settled, e
 	})
 }
 
+// settling names a settlement in the trace.
+func settling(to effect.State) string {
+	switch to {
+	case effect.Succeeded:
+		return "settle SUCCEEDED"
+	case effect.Unknown:
+		return "settle UNKNOWN"
+	}
+	return "settle " + string(to)
+}
+
 func (e effects) Complete(ctx context.Context, c effect.Completion) (bool, error) {
-	return call(e.x, ctx, "store", "complete", "", func() (bool, error) { return e.in.Complete(background, c) })
+	return reach(e.x, ctx, "store", "complete", "", e, c, func(e effects, c effect.Completion) (bool, error) { return e.in.Complete(background, c) })
 }
 
 func (e effects) Release(ctx context.Context, r effect.Release) (bool, error) {
-	return call(e.x, ctx, "store", "release", string(r.GuardID), func() (bool, error) { return e.in.Release(background, r) })
+	return reach(e.x, ctx, "store", "release", string(r.GuardID), e, r, func(e effects, r effect.Release) (bool, error) { return e.in.Release(background, r) })
 }
 
 func (e effects) Look(ctx context.Context, l effect.Look) (effect.Seen, error) {
-	return call(e.x, ctx, "store", "look", string(l.GuardID), func() (effect.Seen, error) { return e.in.Look(background, l) })
+	return reach(e.x, ctx, "store", "look", string(l.GuardID), e, l, func(e effects, l effect.Look) (effect.Seen, error) { return e.in.Look(background, l) })
 }
 
 type due struct {
@@ -77,11 +88,11 @@ type due struct {
 }
 
 func (d due) Due(ctx context.Context, q resolve.Due) ([]effect.Guard, error) {
-	return call(d.x, ctx, "store", "due", "", func() ([]effect.Guard, error) { return d.in.Due(background, q) })
+	return reach(d.x, ctx, "store", "due", "", d, q, func(d due, q resolve.Due) ([]effect.Guard, error) { return d.in.Due(background, q) })
 }
 
 func (d due) Evidence(ctx context.Context, id retryproof.ID) ([]effect.Evidence, error) {
-	return call(d.x, ctx, "store", "evidence", string(id), func() ([]effect.Evidence, error) { return d.in.Evidence(background, id) })
+	return reach(d.x, ctx, "store", "evidence", string(id), d, id, func(d due, id retryproof.ID) ([]effect.Evidence, error) { return d.in.Evidence(background, id) })
 }
 
 type box struct {
@@ -90,7 +101,7 @@ type box struct {
 }
 
 func (b box) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, error) {
-	return call(b.x, ctx, "store", "outbox claim", "", func() ([]outbox.Row, error) { return b.in.Claim(background, c) })
+	return reach(b.x, ctx, "store", "outbox claim", "", b, c, func(b box, c outbox.Claim) ([]outbox.Row, error) { return b.in.Claim(background, c) })
 }
 
 func (b box) Delete(ctx context.Context, relay, eventID string) (bool, error) {
@@ -98,15 +109,15 @@ func (b box) Delete(ctx context.Context, relay, eventID string) (bool, error) {
 }
 
 func (b box) Defer(ctx context.Context, d outbox.Defer) (bool, error) {
-	return call(b.x, ctx, "store", "outbox defer", d.EventID, func() (bool, error) { return b.in.Defer(background, d) })
+	return reach(b.x, ctx, "store", "outbox defer", d.EventID, b, d, func(b box, d outbox.Defer) (bool, error) { return b.in.Defer(background, d) })
 }
 
 func (b box) Park(ctx context.Context, p outbox.Park) (bool, error) {
-	return call(b.x, ctx, "store", "outbox park", p.EventID, func() (bool, error) { return b.in.Park(background, p) })
+	return reach(b.x, ctx, "store", "outbox park", p.EventID, b, p, func(b box, p outbox.Park) (bool, error) { return b.in.Park(background, p) })
 }
 
 func (b box) Redrive(ctx context.Context, r outbox.Redrive) (bool, error) {
-	return call(b.x, ctx, "store", "outbox redrive", r.EventID, func() (bool, error) { return b.in.Redrive(background, r) })
+	return reach(b.x, ctx, "store", "outbox redrive", r.EventID, b, r, func(b box, r outbox.Redrive) (bool, error) { return b.in.Redrive(background, r) })
 }
 
 func (b box) Stats(ctx context.Context) (outbox.Stats, error) {
@@ -119,7 +130,7 @@ type inboxes struct {
 }
 
 func (i inboxes) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
-	return call(i.x, ctx, "store", "inbox apply", a.Key.EventID, func() (bool, error) {
+	return reach(i.x, ctx, "store", "inbox apply", a.Key.EventID, i, a, func(i inboxes, a inbox.Apply) (bool, error) {
 		first, err := i.in.Apply(background, a)
 		if err == nil {
 			i.x.w.audit.applied(a, first)
@@ -138,7 +149,7 @@ type intents struct {
 }
 
 func (i intents) Intent(ctx context.Context, k notify.Key) (*notify.Intent, error) {
-	return call(i.x, ctx, "store", "intent", k.EventID, func() (*notify.Intent, error) { return i.in.Intent(background, k) })
+	return reach(i.x, ctx, "store", "intent", k.EventID, i, k, func(i intents, k notify.Key) (*notify.Intent, error) { return i.in.Intent(background, k) })
 }
 
 func (i intents) MarkSent(ctx context.Context, k notify.Key, now time.Time) (bool, error) {
@@ -162,7 +173,7 @@ type books struct {
 }
 
 func (b books) Payment(ctx context.Context, id retryproof.ID) (payments.Payment, error) {
-	return call(b.x, ctx, "store", "payment", string(id), func() (payments.Payment, error) { return b.in.Payment(background, id) })
+	return reach(b.x, ctx, "store", "payment", string(id), b, id, func(b books, id retryproof.ID) (payments.Payment, error) { return b.in.Payment(background, id) })
 }
 
 func (b books) Balance(ctx context.Context, account, currency string) (int64, error) {
@@ -170,11 +181,11 @@ func (b books) Balance(ctx context.Context, account, currency string) (int64, er
 }
 
 func (b books) Payments(ctx context.Context, q payments.Query) ([]payments.Payment, error) {
-	return call(b.x, ctx, "store", "payments", q.OrderID, func() ([]payments.Payment, error) { return b.in.Payments(background, q) })
+	return reach(b.x, ctx, "store", "payments", q.OrderID, b, q, func(b books, q payments.Query) ([]payments.Payment, error) { return b.in.Payments(background, q) })
 }
 
 func (b books) Refunds(ctx context.Context, id retryproof.ID) ([]payments.Refund, error) {
-	return call(b.x, ctx, "store", "refunds", string(id), func() ([]payments.Refund, error) { return b.in.Refunds(background, id) })
+	return reach(b.x, ctx, "store", "refunds", string(id), b, id, func(b books, id retryproof.ID) ([]payments.Refund, error) { return b.in.Refunds(background, id) })
 }
 
 func (b books) RefundsBetween(ctx context.Context, from, to time.Time, after payments.Refund, limit int) ([]payments.Refund, error) {
@@ -203,7 +214,7 @@ func (h hopSeam) AddSightings(ctx context.Context, s []payments.Sighting) error 
 }
 
 func (h hopSeam) Sightings(ctx context.Context, id retryproof.ID) ([]payments.Sighting, error) {
-	return call(h.x, ctx, "store", "sightings", string(id), func() ([]payments.Sighting, error) { return h.in.Sightings(background, id) })
+	return reach(h.x, ctx, "store", "sightings", string(id), h, id, func(h hopSeam, id retryproof.ID) ([]payments.Sighting, error) { return h.in.Sightings(background, id) })
 }
 
 type janitor struct {
@@ -221,11 +232,11 @@ type versionSeam struct {
 }
 
 func (v versionSeam) Apply(ctx context.Context, w version.Write) (version.Result, error) {
-	return call(v.x, ctx, "store", "version", w.Action, func() (version.Result, error) { return v.in.Apply(background, w) })
+	return reach(v.x, ctx, "store", "version", w.Action, v, w, func(v versionSeam, w version.Write) (version.Result, error) { return v.in.Apply(background, w) })
 }
 
 func (v versionSeam) Last(ctx context.Context, l version.Line) (*version.Mark, error) {
-	return call(v.x, ctx, "store", "last version", l.Device, func() (*version.Mark, error) { return v.in.Last(background, l) })
+	return reach(v.x, ctx, "store", "last version", l.Device, v, l, func(v versionSeam, l version.Line) (*version.Mark, error) { return v.in.Last(background, l) })
 }
 
 func (v versionSeam) Look(ctx context.Context, l version.Line, subject string) (*version.Mark, error) {
