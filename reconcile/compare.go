@@ -48,8 +48,8 @@ const (
 	// Closable: we do not know, and they do. Report.Settled counts those that were
 	// closed by it.
 	Closable Kind = "closable"
-	// Unproved: we do not know, and they do not hold it or have not decided. It stays
-	// UNKNOWN.
+	// Unproved: we do not know, and they do not hold it or have not decided, or it
+	// failed there and what stands beside that was not listed. It stays UNKNOWN.
 	Unproved Kind = "unproved"
 )
 
@@ -63,12 +63,22 @@ type Difference struct {
 	What string `json:"what"`
 	// Settled says that our unknown was closed by There.
 	Settled bool `json:"settled,omitempty"`
+	// Error is why closing it failed, in the words of Ledger.Settle's error; empty
+	// when it did not fail. One whose answer was lost may have landed: run it again.
+	Error string `json:"error,omitempty"`
 }
 
 // Compare finds the differences between our entries and theirs, matched by
-// Reference, ordered by (reference, kind). late is how long after our record theirs
-// may be made. It is pure.
+// Reference, ordered by (reference, kind). there must hold all that they have of each
+// entry of ours: a decline closes an unknown only when nothing stands beside it. late is
+// how long after our record theirs may be made. It is pure.
 func Compare(here, there []Entry, late time.Duration) []Difference {
+	return compare(here, there, late, func(*Entry) bool { return true })
+}
+
+// compare is Compare, where whole reports whether there holds all that they have of one
+// of our entries.
+func compare(here, there []Entry, late time.Duration, whole func(*Entry) bool) []Difference {
 	ours := map[string]*Entry{}
 	for i := range here {
 		ours[here[i].Reference] = &here[i]
@@ -86,7 +96,7 @@ func Compare(here, there []Entry, late time.Duration) []Difference {
 		theirs[t.Reference] = append(theirs[t.Reference], t)
 	}
 	for i := range here {
-		out = append(out, compareOne(&here[i], theirs[here[i].Reference], late)...)
+		out = append(out, compareOne(&here[i], theirs[here[i].Reference], late, whole(&here[i]))...)
 	}
 	slices.SortStableFunc(out, func(a, b Difference) int {
 		return cmp.Or(cmp.Compare(a.reference(), b.reference()), cmp.Compare(a.Kind, b.Kind))
@@ -103,8 +113,10 @@ func (d Difference) reference() string {
 
 func amount(e *Entry) string { return fmt.Sprintf("%d %s", e.Amount, e.Currency) }
 
-// compareOne compares one of our entries with theirs of its name.
-func compareOne(h *Entry, theirs []*Entry, late time.Duration) []Difference {
+// compareOne compares one of our entries with theirs of its name. When these are not
+// the whole of it, a success among them is evidence all the same; that nothing stands
+// beside a decline is not, nor is that a success is not among them.
+func compareOne(h *Entry, theirs []*Entry, late time.Duration, whole bool) []Difference {
 	t, successes := theirVerdict(theirs, h.Ref)
 	var out []Difference
 	say := func(k Kind, format string, args ...any) {
@@ -118,11 +130,17 @@ func compareOne(h *Entry, theirs []*Entry, late time.Duration) []Difference {
 		say(OtherAmount, "%s %s there, %s %s here", amount(t), shownState(t), amount(h), h.State)
 		return out // an entry that does not fit is no evidence
 	case !h.State.Final():
-		if successes == 1 || t != nil && t.State == effect.Failed {
+		switch failed := t != nil && t.State == effect.Failed; {
+		case successes == 1 || failed && whole:
 			say(Closable, "it is %s here and %s there", h.State, t.State)
-		} else if successes == 0 {
+		case failed:
+			say(Unproved, "it is %s here and %s there, but our record is of %s, outside the period: what they hold beside it was not listed; compare that period",
+				h.State, t.State, h.At.UTC().Format(time.RFC3339))
+		case successes == 0:
 			say(Unproved, "it is %s here, and they have no outcome of it: that proves nothing", h.State)
 		}
+	case !whole && h.State == effect.Succeeded && (t == nil || t.State != effect.Succeeded && t.Ref != h.Ref):
+		// Its success may be where we did not look: the record's own period tells.
 	case h.State == effect.Succeeded && t == nil:
 		say(MissingThere, "it is SUCCEEDED here and not there")
 	case h.State == effect.Succeeded && t.State != effect.Succeeded, h.State != effect.Succeeded && t != nil && t.State == effect.Succeeded:

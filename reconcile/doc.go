@@ -6,7 +6,10 @@
 //     each difference is reported by its kind: missing here, missing there, another
 //     amount, another outcome, several for one, settled late, unproved;
 //   - an unknown outcome of ours is closed only by an entry of theirs that is definite
-//     and fits; that nothing is found closes nothing, since a list may lag;
+//     and fits, and by a decline only when all around our record was listed and nothing
+//     stands beside it; that nothing is found closes nothing, since a list may lag;
+//   - an unknown that cannot be closed is reported with the reason, and keeps no other
+//     from being closed;
 //   - comparing changes nothing on the other side.
 //
 // Does not promise: to repair. What differs is for a person.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -55,8 +56,10 @@ type Report struct {
 	// Here and There count the entries that were looked at.
 	Here  int `json:"here"`
 	There int `json:"there"`
-	// Settled counts unknowns that were closed.
+	// Settled counts unknowns that were closed, and Failed those whose closing failed:
+	// Difference.Error says why.
 	Settled     int          `json:"settled"`
+	Failed      int          `json:"failed"`
 	Differences []Difference `json:"differences"`
 }
 
@@ -71,7 +74,12 @@ func (r Report) Open() bool {
 }
 
 // Run compares the entries of [from, to). One of theirs that lies in the period and
-// whose record of ours does not is compared with that record.
+// whose record of ours does not is compared with that record; a decline does not close
+// it then, since what stands beside it may lie where we did not look.
+//
+// Errors: the period or the configuration is wrong, or records cannot be read; nothing
+// was changed then. What fails later is in the report: an unknown that cannot be closed
+// has a Difference.Error and keeps no other from being closed.
 func Run(ctx context.Context, ours Ledger, theirs Remote, from, to time.Time, config Config) (Report, error) {
 	r := Report{From: from, To: to, Differences: []Difference{}}
 	if err := config.Validate(); err != nil {
@@ -87,11 +95,11 @@ func Run(ctx context.Context, ours Ledger, theirs Remote, from, to time.Time, co
 	if late == 0 {
 		late = time.Minute
 	}
-	here, err := all(ctx, ours.List, from, to)
+	here, err := all(ctx, ours.List, from, to, func(e Entry) string { return e.Reference })
 	if err != nil {
 		return r, fmt.Errorf("reconcile: our records: %w", err)
 	}
-	there, err := all(ctx, theirs.List, from.Add(-slack), to.Add(slack))
+	there, err := all(ctx, theirs.List, from.Add(-slack), to.Add(slack), func(e Entry) string { return e.Ref })
 	if err != nil {
 		return r, fmt.Errorf("reconcile: their records: %w", err)
 	}
@@ -99,7 +107,7 @@ func Run(ctx context.Context, ours Ledger, theirs Remote, from, to time.Time, co
 	for _, e := range here {
 		known[e.Reference] = true
 	}
-	inside := func(t Entry) bool { return !t.At.Before(from) && t.At.Before(to) }
+	inside := func(e Entry) bool { return !e.At.Before(from) && e.At.Before(to) }
 	for _, t := range there {
 		if !known[t.Reference] && inside(t) && t.Reference != "" {
 			e, found, err := ours.Look(ctx, t.Reference)
@@ -118,40 +126,55 @@ func Run(ctx context.Context, ours Ledger, theirs Remote, from, to time.Time, co
 		}
 	}
 	r.Here, r.There = len(here), len(relevant)
-	r.Differences = append(r.Differences, Compare(here, relevant, late)...)
-	if !config.Settle {
-		return r, nil
+	// Only around a record of the period itself was a whole slack listed to either side.
+	r.Differences = append(r.Differences, compare(here, relevant, late, func(e *Entry) bool { return inside(*e) })...)
+	if config.Settle {
+		r.settle(ctx, ours)
 	}
-	return r, r.settle(ctx, ours)
+	return r, nil
 }
 
-// settle closes what they know and we do not.
-func (r *Report) settle(ctx context.Context, ours Ledger) error {
+// settle closes what they know and we do not. One that is refused for good must not
+// keep the others open, nor the report from whoever is to read it.
+func (r *Report) settle(ctx context.Context, ours Ledger) {
 	for i := range r.Differences {
 		d := &r.Differences[i]
 		if d.Kind != Closable {
 			continue
 		}
-		done, err := ours.Settle(ctx, d.Here.Reference, *d.There)
-		if err != nil {
-			return fmt.Errorf("reconcile: %s: %w", d.Here.Reference, err)
+		done, err := false, ctx.Err() // told to stop: begin nothing
+		if err == nil {
+			done, err = ours.Settle(ctx, d.Here.Reference, *d.There)
 		}
-		if done {
+		switch {
+		case err != nil:
+			d.Error = err.Error()
+			r.Failed++
+		case done:
 			d.Settled = true
 			r.Settled++
 		}
 	}
-	return nil
 }
 
-func all(ctx context.Context, list func(context.Context, time.Time, time.Time, string) ([]Entry, string, error), from, to time.Time) ([]Entry, error) {
+// all reads every page. A page that shifts while it is listed shows an entry twice:
+// name tells by which name of its side one is known, and what was listed last counts.
+func all(ctx context.Context, list func(context.Context, time.Time, time.Time, string) ([]Entry, string, error), from, to time.Time, name func(Entry) string) ([]Entry, error) {
 	var out []Entry
+	place := map[[2]string]int{} // (reference, name) → where it is in out
 	for after := ""; ; {
 		page, next, err := list(ctx, from, to, after)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, page...)
+		for _, e := range page {
+			key := [2]string{e.Reference, name(e)}
+			if i, again := place[key]; again && key[1] != "" {
+				out[i] = e
+				continue
+			}
+			place[key], out = len(out), append(out, e)
+		}
 		if next == "" {
 			return out, nil
 		}
@@ -171,8 +194,12 @@ func (r Report) WriteJSON(w io.Writer) error {
 
 // WriteText writes the report as a table.
 func (r Report) WriteText(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%s to %s: %d records here, %d there, %d differences, %d unknowns closed\n",
-		r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339), r.Here, r.There, len(r.Differences), r.Settled); err != nil {
+	failed := ""
+	if r.Failed > 0 {
+		failed = fmt.Sprintf(", %d could not be", r.Failed)
+	}
+	if _, err := fmt.Fprintf(w, "%s to %s: %d records here, %d there, %d differences, %d unknowns closed%s\n",
+		r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339), r.Here, r.There, len(r.Differences), r.Settled, failed); err != nil {
 		return err
 	}
 	if len(r.Differences) == 0 {
@@ -181,11 +208,14 @@ func (r Report) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "kind\treference\tthere\there\twhat") // Flush tells
 	for _, d := range r.Differences {
-		kind := string(d.Kind)
+		kind, what := string(d.Kind), d.What
 		if d.Settled {
 			kind = "closed"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", kind, d.reference(), shown(d.There), shown(d.Here), d.What) // Flush tells
+		if d.Error != "" { // joined errors have lines, and the table has one for each
+			what += "; closing it failed: " + strings.Join(strings.Fields(d.Error), " ")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", kind, d.reference(), shown(d.There), shown(d.Here), what) // Flush tells
 	}
 	return t.Flush()
 }
