@@ -307,7 +307,8 @@ type periodBody struct {
 	Settle bool `json:"settle"`
 }
 
-// reconcileForOperator compares a period with the processor's records.
+// reconcileForOperator compares a period with the processor's records. Unknowns that
+// could not be closed are in the report, each with its error: it is answered with 200.
 func (s *System) reconcileForOperator(w http.ResponseWriter, r *http.Request) {
 	name, err := s.operator(r)
 	var body periodBody
@@ -327,6 +328,7 @@ func (s *System) reconcileForOperator(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.deps.Log.Info("a period was reconciled", "by", name, "from", body.From, "to", body.To,
-		"differences", len(out.Payments.Differences)+len(out.Refunds.Differences), "settled", out.Payments.Settled+out.Refunds.Settled)
+		"differences", len(out.Payments.Differences)+len(out.Refunds.Differences), "settled", out.Payments.Settled+out.Refunds.Settled,
+		"failed", out.Payments.Failed+out.Refunds.Failed)
 	writeJSON(w, out)
 }

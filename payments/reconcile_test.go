@@ -12,6 +12,7 @@ import (
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/psp"
 	pspemulator "github.com/retryproof/retryproof/psp/emulator"
 	"github.com/retryproof/retryproof/reconcile"
@@ -193,4 +194,34 @@ func TestAnOperatorReconciles(t *testing.T) {
 	}
 	without := newWorld(t, withOperators)
 	want(t, without.asOperator(ask{path: path, body: `{"from":"2026-03-04T00:00:00Z","to":"2026-03-05T00:00:00Z"}`}), http.StatusBadRequest, retryproof.CodeInvalid)
+}
+
+// One that is refused for good keeps no other open, and the operator reads which and why.
+func TestASettlementThatFailsReachesTheOperatorInTheReport(t *testing.T) {
+	t.Parallel()
+	refuse := false
+	w := newWorld(t, withOperators, withLister, func(w *world) {
+		w.deps.Store.Effects = effects{Store: w.deps.Store.Effects, before: func(op string) error {
+			if op == "settle" && refuse {
+				refuse = false
+				return retryproof.Refused(retryproof.CodeInvalid, "no row like this", nil)
+			}
+			return nil
+		}}
+	})
+	w.byHand(w.open("a"), 3000)
+	w.byHand(w.open("b"), 3000)
+	refuse = true
+	got := w.asOperator(ask{path: "/operator/reconciliations", body: `{"from":"2026-03-04T00:00:00Z","to":"2026-03-05T00:00:00Z","settle":true}`})
+	want(t, got, http.StatusOK, "")
+	var r payments.Reconciliation
+	if err := json.Unmarshal([]byte(got.body), &r); err != nil || r.Payments.Settled != 1 || r.Payments.Failed != 1 || !r.Payments.Open() {
+		t.Fatalf("got %s, %v, want one closed and one that could not be", got.body, err)
+	}
+	if d := r.Payments.Differences; len(d) != 2 || d[0].Settled || !strings.Contains(d[0].Error, "no row like this") || !d[1].Settled || d[1].Error != "" {
+		t.Errorf("got %s, want the error at the first one", got.body)
+	}
+	if w.log.lines("settled=1 failed=1") != 1 {
+		t.Error("the log does not count it")
+	}
 }
