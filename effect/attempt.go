@@ -81,6 +81,8 @@ type Finish struct {
 	Row      any
 	Postings []ledger.Posting
 	Events   []retryproof.Event
+	// Ref is the other side's name of what happened, such as "ch_1"; may be empty.
+	Ref string
 	// Seen says what the outcome was concluded from. Resolvers keep it as evidence;
 	// an attempt that saw the answer itself does not.
 	Seen string
@@ -120,7 +122,8 @@ func (a *Attempt) unknown() Settle {
 
 // Release undoes the claim and the guard because nothing was done: the same key
 // may be sent again and then runs as a first request. It reports false, and
-// changes nothing, when the attempt was taken over. Call it only when nothing
+// leaves the guard, when the attempt was taken over, and when evidence is kept beside
+// the guard: somebody has seen that something was done. End it with Unknown then. Call it only when nothing
 // outside can have happened.
 func (a *Attempt) Release(ctx context.Context) (bool, error) {
 	ctx, cancel := a.engine.writeContext(ctx)
@@ -291,14 +294,11 @@ func (e *Engine) Do(ctx context.Context, r Request, run func(ctx context.Context
 // endFailed ends an attempt whose run returned an error.
 func (a *Attempt) endFailed(ctx context.Context, runErr error) (Decision, error) {
 	if retryproof.OutcomeOf(runErr) == retryproof.NotDone && !a.tookOver {
-		gone, err := a.Release(ctx)
-		if gone {
+		if gone, _ := a.Release(ctx); gone {
 			return Decision{}, runErr
 		}
-		if err == nil { // another owner has taken over (case 18)
-			d, err := a.fromRecord(ctx)
-			return d, notReleased(runErr, err)
-		}
+		// Another owner has taken over (case 18), or evidence says that something did
+		// happen: then it is not known.
 	}
 	d, err := a.Unknown(ctx)
 	return d, notReleased(runErr, err)

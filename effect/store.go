@@ -44,7 +44,8 @@ type Store interface {
 	Complete(ctx context.Context, c Completion) (bool, error)
 	// Release undoes an owner's Begin when nothing was done: the claim is deleted
 	// if it is IN_PROGRESS and r.Owner's, the guard if it is PENDING and
-	// r.Owner's. It reports whether the guard is gone.
+	// r.Owner's. A guard with evidence beside it is never deleted:
+	// somebody has seen that something was done. It reports whether the guard is gone.
 	Release(ctx context.Context, r Release) (bool, error)
 	// Look reads both records. An expired claim is absent.
 	Look(ctx context.Context, l Look) (Seen, error)

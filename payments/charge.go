@@ -50,7 +50,8 @@ func (s *System) charge(ctx context.Context, a *effect.Attempt, p Payment) (effe
 	charge, err := s.deps.PSP.Charge(callCtx, chargeRequest(a.Key("charge"), p))
 	if err == nil {
 		if f := s.finding(p, charge); f.Differs == "" && f.State.Final() {
-			return a.Finish(ctx, answered(p, f.Finish))
+			h := hook{id: p.ID, source: "the answer to an attempt", engine: s.engine, evidence: s.deps.Store.Due, finding: f}
+			return s.finish(ctx, a, h, answered(p, f.Finish))
 		}
 	}
 	if !a.TookOver() && refusedForGood(err) {

@@ -144,7 +144,7 @@ func (o ourCharges) Settle(ctx context.Context, reference string, there reconcil
 func (s *System) closeBy(ctx context.Context, r *resolve.Resolver, id retryproof.ID, f effect.Finish, there reconcile.Entry) (bool, error) {
 	_, err := r.Decide(ctx, resolve.Verdict{ID: id, Finish: f, By: byReconciliation,
 		Reason: fmt.Sprintf("the processor lists %s: %s, %d %s, made %s", there.Ref, there.State, there.Amount, there.Currency, there.At.UTC().Format(time.RFC3339))})
-	if retryproof.CodeOf(err) == retryproof.CodeMoved {
+	if code := retryproof.CodeOf(err); code == retryproof.CodeMoved || code == retryproof.CodeInProgress {
 		return false, nil // somebody else was faster, or is about to be
 	}
 	return err == nil, err

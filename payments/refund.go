@@ -58,7 +58,11 @@ func (s *System) composeRefunds() error {
 	}
 	questions := s.config.questions()
 	questions.Alert, questions.Clock, questions.Rand, questions.Observe = s.alert, s.deps.Clock, s.deps.Rand, s.sawRefundResolver
-	s.refunds.resolver, err = resolve.New(s.refunds.engine, s.deps.Store.DueRefunds, resolve.AskRemote(refundRemote{s}, s.config.ask(s.deps.Clock)), renderRefundGuard, questions)
+	ask, err := resolve.AskRemote(refundRemote{s}, s.config.ask(s.deps.Clock))
+	if err != nil {
+		return err
+	}
+	s.refunds.resolver, err = resolve.New(s.refunds.engine, s.deps.Store.DueRefunds, ask, renderRefundGuard, questions)
 	return err
 }
 
@@ -160,7 +164,8 @@ func (s *System) refund(ctx context.Context, a *effect.Attempt, o refundOrder) (
 	got, err := s.deps.PSP.Refund(callCtx, refundRequest(a.Key("refund"), o.refund, o.payment))
 	if err == nil {
 		if f := s.refundFinding(o.refund, o.payment, got); f.Differs == "" && f.State.Final() {
-			return a.Finish(ctx, f.Finish)
+			h := hook{id: o.refund.ID, source: "the answer to an attempt", engine: s.refunds.engine, evidence: s.deps.Store.DueRefunds, finding: f}
+			return s.finish(ctx, a, h, f.Finish)
 		}
 	}
 	if !a.TookOver() && refusedForGood(err) {

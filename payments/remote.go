@@ -61,6 +61,9 @@ func (s *System) alert(_ context.Context, g effect.Guard, cause error) {
 	if errors.As(cause, &c) {
 		s.contradicted(string(g.ID), c.Seen)
 	}
+	if g.State.Final() { // an answer that came after a verdict
+		return
+	}
 	s.deps.Metrics.Add("retryproof_unknown_alerts_total", 1)
 	s.deps.Log.Error("an outcome stays UNKNOWN: a person must look", "id", g.ID, "tries", g.Tries,
 		"since", g.CreatedAt.Format(time.RFC3339), "error", cause)

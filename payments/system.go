@@ -89,7 +89,11 @@ func (s *System) composeLoops() error {
 	}
 	questions := s.config.questions()
 	questions.Alert, questions.Clock, questions.Rand, questions.Observe = s.alert, s.deps.Clock, s.deps.Rand, s.sawResolver
-	s.resolver, err = resolve.New(s.engine, s.deps.Store.Due, resolve.AskRemote(chargeRemote{s}, s.config.ask(s.deps.Clock)), s.renderGuard, questions)
+	ask, err := resolve.AskRemote(chargeRemote{s}, s.config.ask(s.deps.Clock))
+	if err != nil {
+		return err
+	}
+	s.resolver, err = resolve.New(s.engine, s.deps.Store.Due, ask, s.renderGuard, questions)
 	if err != nil {
 		return err
 	}

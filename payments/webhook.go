@@ -3,7 +3,6 @@ package payments
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 	"sync"
 
@@ -61,9 +60,11 @@ func giveBack(b *bytes.Buffer) {
 	}
 }
 
-// hook is what a message says about one effect of ours.
+// hook is what the PSP says about one effect of ours, in a message or in an answer.
 type hook struct {
-	id      retryproof.ID
+	id retryproof.ID
+	// source says in what it said so: "a webhook".
+	source  string
 	engine  *effect.Engine
 	finding resolve.Finding
 	// evidence is where the effect's evidence is read.
@@ -71,31 +72,32 @@ type hook struct {
 	// state is the effect's when it was read, ref what it is known by at the PSP.
 	state effect.State
 	ref   string
-	// absent: the message is about an effect that is not here.
-	absent bool
+	// absent: the message is about an effect that is not here; moved: and says that money
+	// was moved.
+	absent, moved bool
 }
 
 // readWebhook finds what the message is about.
 func (s *System) readWebhook(ctx context.Context, e psp.WebhookEvent) (hook, bool, error) {
 	switch {
 	case e.Charge.Reference != "":
-		h := hook{id: retryproof.ID(e.Charge.Reference), engine: s.engine, evidence: s.deps.Store.Due}
+		h := hook{id: retryproof.ID(e.Charge.Reference), source: "a webhook", engine: s.engine, evidence: s.deps.Store.Due}
 		p, err := s.deps.Store.Ledger.Payment(ctx, h.id)
 		if retryproof.CodeOf(err) == retryproof.CodeNotFound {
-			h.absent, err = true, nil
+			h.absent, h.moved, err = true, e.Charge.State == psp.Succeeded, nil
 		} else if err == nil {
 			h.finding, h.state, h.ref = s.finding(p, e.Charge), p.State, p.ChargeID
 		}
 		return h, true, err
 	case e.Refund.Reference != "":
-		h := hook{id: retryproof.ID(e.Refund.Reference), engine: s.refunds.engine, evidence: s.deps.Store.DueRefunds}
+		h := hook{id: retryproof.ID(e.Refund.Reference), source: "a webhook", engine: s.refunds.engine, evidence: s.deps.Store.DueRefunds}
 		p, err := s.deps.Store.Ledger.Payment(ctx, retryproof.ID(e.Refund.Payment))
 		var r Refund
 		if err == nil {
 			r, err = s.refundByID(ctx, p.ID, h.id)
 		}
 		if retryproof.CodeOf(err) == retryproof.CodeNotFound {
-			h.absent, err = true, nil
+			h.absent, h.moved, err = true, e.Refund.State == psp.Succeeded, nil
 		} else if err == nil {
 			h.finding, h.state, h.ref = s.refundFinding(r, p, e.Refund), r.State, r.RefundID
 		}
@@ -104,34 +106,12 @@ func (s *System) readWebhook(ctx context.Context, e psp.WebhookEvent) (hook, boo
 	return hook{}, false, nil
 }
 
-// contradiction is what a message says against what is here: a name that tells it from
-// others, and the words; empty when there is none. That a payment is paid by another
-// charge, or paid although it had failed, is for a person, and so is a refund that a
-// bank has sent back.
-func (h hook) contradiction(state effect.State, ref string) (name, says string) {
-	f := h.finding
-	is := func(there string) (string, string) {
-		return fmt.Sprintf("%s %s although %s", f.Ref, there, state), fmt.Sprintf("it %s there and is %s here", there, state)
-	}
-	switch {
-	case state == effect.Succeeded && f.State == effect.Failed:
-		return is("failed")
-	case (state == effect.Failed || state == effect.Void) && f.State == effect.Succeeded:
-		return is("succeeded")
-	case f.Differs != "":
-		return f.Ref, f.Differs
-	case state == effect.Succeeded && f.State == effect.Succeeded && ref != "" && f.Ref != ref:
-		return f.Ref + " beside " + ref, fmt.Sprintf("it succeeded there as %s and here as %s", f.Ref, ref)
-	}
-	return "", ""
-}
-
 // contradict keeps a contradiction beside the effect, and before that tells a person,
 // once: a crash in between tells them again. With a key the message is recorded in the
 // same transaction (case 25).
 func (s *System) contradict(ctx context.Context, h hook, by, name, says string, key *retryproof.InboxKey) (effect.Settled, error) {
 	now := s.deps.Clock.Now()
-	note := resolve.ConflictNote(name, by, "a webhook about "+h.finding.Ref+": "+says, now)
+	note := resolve.ConflictNote(name, by, h.source+" about "+h.finding.Ref+": "+says, now)
 	told := resolve.Told(ctx, h.evidence, h.id, note.Name)
 	if !told {
 		s.contradicted(string(h.id), note.Seen)
@@ -152,10 +132,13 @@ func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent, h hook) (
 	key := retryproof.InboxKey{Consumer: consumerWebhook, Source: sourcePSP, EventID: e.ID}
 	now, by := s.deps.Clock.Now(), "webhook-"+e.ID
 	if h.absent {
+		if h.moved { // money that we know nothing of
+			s.contradicted(string(h.id), "a webhook says that it succeeded, and it is not here")
+		}
 		s.deps.Log.Warn("a webhook is about something that is not here", "event", e.ID, "reference", h.id)
 		return "unknown payment", nil
 	}
-	if name, says := h.contradiction(h.state, h.ref); says != "" {
+	if name, says := h.finding.Against(h.state, h.ref); says != "" {
 		out, err := s.contradict(ctx, h, by, name, says, &key)
 		return map[bool]string{true: "repeats dropped", false: "conflict"}[out.Repeat], err
 	}
@@ -180,13 +163,34 @@ func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent, h hook) (
 	// is noted apart; after a crash in between, the message's repeat or the
 	// reconciliation finds it.
 	if out.Guard != nil {
-		if name, says := h.contradiction(out.Guard.State, refIn(*out.Guard)); says != "" {
+		if name, says := h.finding.Against(out.Guard.State, refIn(*out.Guard)); says != "" {
 			if _, err := s.contradict(ctx, h, by, name, says, nil); err != nil {
 				return "", err
 			}
 		}
 	}
 	return "late", nil
+}
+
+// finish settles an attempt by a definite answer. When somebody else was faster and the
+// answer speaks against what they recorded, a person's verdict perhaps, it is told and
+// kept: an answer is evidence, also when it comes too late.
+func (s *System) finish(ctx context.Context, a *effect.Attempt, h hook, f effect.Finish) (effect.Decision, error) {
+	d, err := a.Finish(ctx, f)
+	if err != nil || d.Guard != nil && d.Guard.SettledBy == a.Owner() {
+		return d, err
+	}
+	// No From: it moves nothing and shows what is there.
+	seen, readErr := h.engine.Settle(ctx, effect.Settle{ID: h.id, To: f.State, By: a.Owner(), Now: s.deps.Clock.Now()})
+	if readErr != nil || seen.Guard == nil || !seen.Guard.State.Final() {
+		return d, nil // not final: whoever owns it now asks again
+	}
+	if name, says := h.finding.Against(seen.Guard.State, refIn(*seen.Guard)); says != "" {
+		if _, err := s.contradict(ctx, h, "attempt-"+a.Owner(), name, says, nil); err != nil {
+			s.deps.Log.Error("a contradiction could not be kept", "id", h.id, "error", err)
+		}
+	}
+	return d, nil
 }
 
 // refIn is the PSP's name of what a guard is about.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -58,21 +59,31 @@ func isText(s string) bool {
 }
 
 // Decide applies a verdict: a compare-and-set from UNKNOWN, with the evidence in the
-// same transaction. It moves the effect whatever resolver is asking about it at the
-// moment; that one's answer then changes nothing. The same verdict of the same decider
-// again is not an error and changes nothing.
+// same transaction. One that says SUCCEEDED counts at once; one that says FAILED or VOID
+// only when nobody is asking the other side at the moment, since that question may be
+// what makes it happen: it takes the lease first. What is learned later and speaks
+// against a verdict is kept and told. The same verdict of the same decider again is not
+// an error and changes nothing.
 //
-// Errors: NotDone with CodeInvalid, with CodeNotFound, or with CodeMoved when the
-// effect is not UNKNOWN by now; nothing was changed then, the guard says what it is,
-// and the message too. Unknown with CodeUnknown: give the verdict again.
+// Errors: NotDone with CodeInvalid, with CodeNotFound, with CodeInProgress and a
+// RetryAfter while somebody asks, or with CodeMoved when the effect is not UNKNOWN by
+// now; nothing was changed then, the guard says what it is, and the message too. Unknown
+// with CodeUnknown: give the verdict again.
 func (r *Resolver) Decide(ctx context.Context, v Verdict) (effect.Guard, error) {
 	if err := v.Check(); err != nil {
 		return effect.Guard{}, err
 	}
 	now, by, f := r.config.Clock.Now(), v.By, v.Finish
-	out, err := r.engine.Settle(ctx, effect.Settle{ID: v.ID, From: []effect.State{effect.Unknown}, To: f.State, By: by,
+	settle := effect.Settle{ID: v.ID, From: []effect.State{effect.Unknown}, To: f.State, By: by,
 		Now: now, Result: f.Result, Row: f.Row, Postings: f.Postings, Events: f.Events,
-		Evidence: &effect.Evidence{Name: verdictName, Kind: effect.EvidenceVerdict, By: by, Seen: v.Reason, At: now}})
+		Evidence: &effect.Evidence{Name: verdictName, Kind: effect.EvidenceVerdict, By: by, Seen: v.Reason, At: now}}
+	if f.State != effect.Succeeded {
+		settle.Fenced = true
+		if g, err := r.silence(ctx, v); err != nil {
+			return g, err
+		}
+	}
+	out, err := r.engine.Settle(ctx, settle)
 	if err != nil {
 		return effect.Guard{}, err
 	}
@@ -92,4 +103,22 @@ func (r *Resolver) Decide(ctx context.Context, v Verdict) (effect.Guard, error) 
 		_, _ = r.engine.Rewrite(ctx, *g, r.render(*g))
 		return *g, nil
 	}
+}
+
+// silence takes the lease of an UNKNOWN effect, so that nobody asks about it while it is
+// decided. Any other state is left to the settlement, which refuses it.
+func (r *Resolver) silence(ctx context.Context, v Verdict) (effect.Guard, error) {
+	// A settlement from no state moves nothing and shows what is there.
+	seen, err := r.engine.Settle(ctx, effect.Settle{ID: v.ID, To: v.Finish.State, By: v.By, Now: r.config.Clock.Now()})
+	if err != nil || seen.Guard == nil || seen.Guard.State != effect.Unknown {
+		return effect.Guard{}, err
+	}
+	g := *seen.Guard
+	_, mine, err := r.engine.Lease(ctx, g, v.By, r.config.Lease)
+	if err != nil || mine {
+		return g, err
+	}
+	wait := max(g.Until.Add(r.engine.Config().Margin).Sub(r.config.Clock.Now()), time.Second)
+	return g, &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeInProgress, RetryAfter: wait,
+		Message: "the other side is being asked about it at this moment", Hint: "nothing was changed; give the verdict again"}
 }

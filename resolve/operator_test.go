@@ -115,31 +115,72 @@ func TestAVerdictIsForWhatIsUnknownOnly(t *testing.T) {
 	b.wantEvidence()
 }
 
-// A verdict moves what a resolver is asking about at the moment; that one's answer then
-// changes nothing. The other way round too.
-func TestAVerdictAndAnAnswerAtOnce(t *testing.T) {
+// A question that is under way may be what makes it happen: who says FAILED or VOID
+// waits for its end. Who says SUCCEEDED does not.
+func TestAVerdictWaitsForTheQuestionThatIsAsked(t *testing.T) {
 	b := newBench(t)
 	b.unknown(1)
 	var r *resolve.Resolver
 	r = b.resolver(func(ctx context.Context, g effect.Guard) (effect.Finish, error) {
-		b.decide(r, b.verdict(effect.Void), "")
+		b.decide(r, b.verdict(effect.Void), retryproof.CodeInProgress)
+		b.decide(r, b.verdict(effect.Failed), retryproof.CodeInProgress)
+		return charged(ctx, g)
+	}, resolve.Config{})
+	b.run(r, 1)
+	b.wantState(effect.Succeeded)
+	b.wantEvidence("verdict verdict")
+	b.decide(r, b.verdict(effect.Void), retryproof.CodeMoved)
+}
+
+func TestASucceededVerdictDoesNotWait(t *testing.T) {
+	b := newBench(t)
+	b.unknown(1)
+	var r *resolve.Resolver
+	r = b.resolver(func(ctx context.Context, g effect.Guard) (effect.Finish, error) {
+		b.decide(r, b.verdict(effect.Succeeded), "")
 		return charged(ctx, g)
 	}, resolve.Config{})
 	b.run(r, 0)
-	b.wantState(effect.Void)
-	b.wantEvents(0)
-	b.wantEvidence("verdict verdict")
-	if b.seen["overtaken"] != 1 || b.seen["decided"] != 1 {
-		t.Errorf("got %v, want decided and overtaken", b.seen)
+	b.wantState(effect.Succeeded)
+	if b.seen["overtaken"] != 1 || b.seen["decided"] != 1 || len(b.alerts) != 0 {
+		t.Errorf("got %v, alerts %v, want decided and overtaken", b.seen, b.alerts)
 	}
+}
 
-	b = &bench{t: t, clock: b.clock, memory: b.memory, engine: b.engine, rand: b.rand, due: b.due, seen: map[string]int{}}
+// An answer that comes after a verdict and speaks against it is kept, and told once.
+func TestAnAnswerAgainstAVerdictIsTold(t *testing.T) {
+	for _, to := range []effect.State{effect.Void, effect.Failed} {
+		t.Run(string(to), func(t *testing.T) {
+			b := newBench(t)
+			b.unknown(1)
+			var r *resolve.Resolver
+			r = b.resolver(func(ctx context.Context, g effect.Guard) (effect.Finish, error) {
+				b.clock.Advance(17 * time.Second) // the lease and the margin are over
+				b.decide(r, b.verdict(to), "")
+				f, err := charged(ctx, g)
+				f.Ref = "ch_1"
+				return f, err
+			}, resolve.Config{})
+			b.run(r, 0)
+			b.wantState(to)
+			b.wantEvents(0)
+			b.wantEvidence("conflict conflict ch_1 succeeded although "+string(to), "verdict verdict")
+			if len(b.alerts) != 1 {
+				t.Errorf("got %d alerts, want 1", len(b.alerts))
+			}
+		})
+	}
+}
+
+func TestAVerdictAfterAnAnswerChangesNothing(t *testing.T) {
+	b := newBench(t)
 	if _, a, err := b.engine.Begin(context.Background(), request(1)); err != nil || a == nil {
 		t.Fatal(err)
 	} else if _, err := a.Unknown(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	b.run(b.resolver(charged, resolve.Config{}), 1)
+	r := b.resolver(charged, resolve.Config{})
+	b.run(r, 1)
 	late := b.verdict(effect.Failed)
 	late.ID = retryproof.Of("effect", request(1).Scope)
 	b.decide(r, late, retryproof.CodeMoved)

@@ -86,7 +86,12 @@ func (c AskConfig) Validate() error {
 // it is looked up by our reference. It settles on one finding that fits; it never
 // settles on nothing found, on an error, on two successes or on a finding that
 // differs: the last two are a Conflict, for a person.
-func AskRemote(remote Remote, config AskConfig) Ask {
+//
+// The error is everything that is wrong with the configuration.
+func AskRemote(remote Remote, config AskConfig) (Ask, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
 	config = config.withDefaults()
 	return func(ctx context.Context, g effect.Guard) (effect.Finish, error) {
 		var cause error
@@ -108,7 +113,7 @@ func AskRemote(remote Remote, config AskConfig) Ask {
 			return effect.Finish{}, errors.Join(err, cause)
 		}
 		return f.judge("a look-up by our reference")
-	}
+	}, nil
 }
 
 // pick chooses the finding that can be evidence.
@@ -141,13 +146,34 @@ func (f Finding) judge(how string) (effect.Finish, error) {
 		return effect.Finish{}, &Conflict{Name: f.Ref, Seen: how + " gave " + f.Ref + ": " + f.Differs}
 	case f.State == effect.Succeeded || f.State == effect.Failed:
 		out := f.Finish
-		out.State = f.State
+		out.State, out.Ref = f.State, f.Ref
 		if out.Seen == "" {
 			out.Seen = how + " gave " + f.Ref + ": " + string(f.State)
 		}
 		return out, nil
 	}
 	return effect.Finish{}, fmt.Errorf("resolve: %s gave %s, which is not decided yet", how, f.Ref)
+}
+
+// Against says what a finding says against an effect that is in the given state and
+// known there by ref, which may be empty: a name that tells it from other contradictions,
+// and the words; both are empty when there is none. That something happened although it
+// is FAILED or VOID here, or twice under two names, or was undone there, is for a person.
+func (f Finding) Against(state effect.State, ref string) (name, says string) {
+	is := func(there string) (string, string) {
+		return fmt.Sprintf("%s %s although %s", f.Ref, there, state), fmt.Sprintf("it %s there and is %s here", there, state)
+	}
+	switch {
+	case state == effect.Succeeded && f.State == effect.Failed:
+		return is("failed")
+	case (state == effect.Failed || state == effect.Void) && f.State == effect.Succeeded:
+		return is("succeeded")
+	case f.Differs != "":
+		return f.Ref, f.Differs
+	case state == effect.Succeeded && f.State == effect.Succeeded && ref != "" && f.Ref != "" && f.Ref != ref:
+		return f.Ref + " beside " + ref, fmt.Sprintf("it succeeded there as %s and here as %s", f.Ref, ref)
+	}
+	return "", ""
 }
 
 // Conflict is the error of an Ask whose answer contradicts our record. The effect

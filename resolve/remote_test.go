@@ -91,7 +91,7 @@ func TestAQuestionConcludesFromEvidenceOnly(t *testing.T) {
 			t.Parallel()
 			r := &remote{repeat: c.repeat, found: c.found, lookUpErr: c.lookUp}
 			clk := clocktest.New(start)
-			ask := resolve.AskRemote(r, resolve.AskConfig{Clock: clk})
+			ask := askOf(t, r, resolve.AskConfig{Clock: clk})
 			f, err := ask(t.Context(), effect.Guard{CreatedAt: clk.Now().Add(-c.age)})
 			if got := strings.Join(r.asked, " "); got != c.asked {
 				t.Errorf("asked: got %q, want %q", got, c.asked)
@@ -123,7 +123,7 @@ func TestARepeatThatHangsIsBounded(t *testing.T) {
 	}
 	ctx, cancel := clk.WithTimeout(t.Context(), 15*time.Second) // the lease
 	defer cancel()
-	f, err := resolve.AskRemote(r, resolve.AskConfig{Clock: clk})(ctx, effect.Guard{CreatedAt: start})
+	f, err := askOf(t, r, resolve.AskConfig{Clock: clk})(ctx, effect.Guard{CreatedAt: start})
 	if err != nil || f.State != effect.Succeeded || clk.Now().Sub(start) != 7*time.Second || ctx.Err() != nil {
 		t.Errorf("got %+v, %v after %v, want it looked up after 7 s", f, err, clk.Now().Sub(start))
 	}
@@ -132,7 +132,7 @@ func TestARepeatThatHangsIsBounded(t *testing.T) {
 func TestANegativeWindowNeverRepeats(t *testing.T) {
 	t.Parallel()
 	r := &remote{}
-	ask := resolve.AskRemote(r, resolve.AskConfig{Window: -1, Clock: clocktest.New(start)})
+	ask := askOf(t, r, resolve.AskConfig{Window: -1, Clock: clocktest.New(start)})
 	for _, created := range []time.Time{start, start.Add(-time.Hour), start.Add(48 * time.Hour)} { // the last by a clock that was wrong
 		if _, err := ask(t.Context(), effect.Guard{CreatedAt: created}); err == nil {
 			t.Error("nothing found settled")
@@ -164,6 +164,24 @@ func TestTheWindowIsCheckedWithItsFormula(t *testing.T) {
 			if !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("%+v: got %v, want %q", c.config, err, want)
 			}
+		}
+	}
+}
+
+func askOf(t *testing.T, r resolve.Remote, c resolve.AskConfig) resolve.Ask {
+	t.Helper()
+	ask, err := resolve.AskRemote(r, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ask
+}
+
+func TestAMarginThatCannotBeIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []resolve.AskConfig{{Margin: -time.Hour}, {Window: time.Hour, Margin: time.Hour}, {RepeatTimeout: -1}} {
+		if _, err := resolve.AskRemote(nil, c); err == nil {
+			t.Errorf("%+v: got no error", c)
 		}
 	}
 }

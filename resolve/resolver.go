@@ -4,10 +4,14 @@
 // Promises:
 //   - it never guesses: an effect is settled by what the remote side says of it,
 //     or it stays UNKNOWN, for ever if need be, and a person is told;
-//   - a settlement is a compare-and-set on the lease that the resolver holds, so
-//     that of many resolvers with one list each effect is settled once;
-//   - the remote side is asked at most Rate times a second, whatever is due, so
-//     that live requests keep their share.
+//   - a settlement is a compare-and-set on the state, and one without evidence also on
+//     the lease that the resolver holds, so that of many resolvers with one list each
+//     effect is settled once;
+//   - at most Rate questions are asked a second, whatever is due, so that live requests
+//     keep their share. A question may be two or three requests: a repeat, a look at
+//     what it gave, a look-up;
+//   - an answer that comes after somebody else has decided otherwise is kept, and a
+//     person is told.
 //
 // Does not promise: an end. Only evidence ends an UNKNOWN effect.
 //
@@ -43,8 +47,9 @@ type Ask func(ctx context.Context, g effect.Guard) (effect.Finish, error)
 type Config struct {
 	// Batch is how many effects are listed at a time. Defaults to 20.
 	Batch int
-	// Rate is how many questions are asked a second, by this resolver. Live requests
-	// need the rest of RemoteLimit, so it must be less. Defaults to 5.
+	// Rate is how many questions are asked a second, by this resolver; each is up to
+	// three requests. Live requests need the rest of RemoteLimit, so three times Rate
+	// must be less. Defaults to 5.
 	Rate float64
 	// RemoteLimit is how many requests a second the other side takes at the endpoint
 	// that is asked. Defaults to 25: what Stripe grants an endpoint by default, of 100
@@ -77,6 +82,9 @@ type Config struct {
 	// Defaults to nothing.
 	Observe func(what string, g effect.Guard)
 }
+
+// requestsPerQuestion is how many requests one question can be.
+const requestsPerQuestion = 3
 
 func (c Config) withDefaults() Config {
 	if c.Batch == 0 {
@@ -122,8 +130,9 @@ func (c Config) Validate() error {
 	if c.Batch < 0 || c.Rate < 0 || c.AlertAfter < 0 {
 		errs = append(errs, fmt.Errorf("resolve: Batch %d, Rate %g and AlertAfter %d must not be negative", c.Batch, c.Rate, c.AlertAfter))
 	}
-	if c.Rate >= c.RemoteLimit {
-		errs = append(errs, fmt.Errorf("resolve: Rate < RemoteLimit fails: %g ≥ %g questions a second: live requests would have nothing left", c.Rate, c.RemoteLimit))
+	if requestsPerQuestion*c.Rate >= c.RemoteLimit {
+		errs = append(errs, fmt.Errorf("resolve: %d × Rate < RemoteLimit fails: %d × %g ≥ %g requests a second: live requests would have nothing left",
+			requestsPerQuestion, requestsPerQuestion, c.Rate, c.RemoteLimit))
 	}
 	if c.Lease < 0 || c.MinBackoff < 0 || c.MaxBackoff < c.MinBackoff {
 		errs = append(errs, fmt.Errorf("resolve: 0 ≤ Lease %v and 0 ≤ MinBackoff ≤ MaxBackoff fails: %v, %v", c.Lease, c.MinBackoff, c.MaxBackoff))
@@ -206,20 +215,61 @@ func (r *Resolver) settle(ctx context.Context, g effect.Guard) (bool, error) {
 	if askErr != nil {
 		return false, r.stillUnknown(ctx, g, askErr)
 	}
+	return r.record(ctx, g, f)
+}
+
+// record settles an effect by a definite answer. The answer counts also when the lease
+// has ended meanwhile and somebody else asks or decides: it is evidence, which the
+// state alone has to allow. When the effect is final by now and the answer speaks
+// against that, a person is told.
+func (r *Resolver) record(ctx context.Context, g effect.Guard, f effect.Finish) (bool, error) {
 	now := r.config.Clock.Now()
-	out, err := r.engine.Settle(ctx, effect.Settle{ID: g.ID, From: []effect.State{effect.Unknown}, To: f.State, By: r.token, Fenced: true,
+	settle := effect.Settle{ID: g.ID, From: []effect.State{effect.Unknown}, To: f.State, By: r.token, Fenced: true,
 		Now: now, Result: f.Result, Row: f.Row, Postings: f.Postings, Events: f.Events,
-		Evidence: &effect.Evidence{Name: verdictName, Kind: effect.EvidenceVerdict, By: r.token, Seen: clip(f.Seen, effect.MaxEvidenceSeen), At: now}})
-	if err != nil {
-		return false, err
+		Evidence: &effect.Evidence{Name: verdictName, Kind: effect.EvidenceVerdict, By: r.token, Seen: clip(f.Seen, effect.MaxEvidenceSeen), At: now}}
+	out, err := r.engine.Settle(ctx, settle)
+	if err == nil && !out.Moved && out.Guard != nil && out.Guard.State == effect.Unknown {
+		settle.Fenced = false
+		out, err = r.engine.Settle(ctx, settle)
 	}
-	if !out.Moved || out.Guard == nil {
-		r.config.Observe("overtaken", g) // a webhook or another resolver was faster
-		return false, nil
+	switch {
+	case err != nil && neverRecorded(err):
+		return false, r.stillUnknown(ctx, g, fmt.Errorf("resolve: the answer cannot be recorded: %w", err))
+	case err != nil || out.Guard == nil:
+		return false, err
+	case !out.Moved: // a webhook, another resolver or a person was faster
+		r.config.Observe("overtaken", g)
+		return false, r.contradicted(ctx, *out.Guard, f)
 	}
 	r.config.Observe("settled", *out.Guard)
 	_, err = r.engine.Rewrite(ctx, *out.Guard, r.render(*out.Guard))
 	return true, err
+}
+
+// neverRecorded reports that the store refused a settlement as such, so that asking it
+// again cannot help.
+func neverRecorded(err error) bool {
+	var e *retryproof.Error
+	if !errors.As(err, &e) || e.Err == nil { // the engine's own, with the store's inside
+		return false
+	}
+	code := retryproof.CodeOf(e.Err)
+	return retryproof.OutcomeOf(e.Err) == retryproof.NotDone && (code == retryproof.CodeInvalid || code == retryproof.CodePermanent || code == retryproof.CodeExceeds)
+}
+
+// contradicted tells a person of an answer that came too late and speaks against what
+// was recorded, and keeps it.
+func (r *Resolver) contradicted(ctx context.Context, g effect.Guard, f effect.Finish) error {
+	name, says := Finding{Ref: f.Ref, State: f.State}.Against(g.State, "")
+	if says == "" {
+		return nil
+	}
+	note := ConflictNote(name, r.token, f.Seen+": "+says, r.config.Clock.Now())
+	if !Told(ctx, r.store, g.ID, note.Name) {
+		r.config.Alert(ctx, g, &Conflict{Name: name, Seen: note.Seen})
+	}
+	_, err := r.engine.Settle(ctx, effect.Settle{ID: g.ID, To: f.State, By: r.token, Now: note.At, Note: note}) // no From: it moves nothing
+	return err
 }
 
 // verdictName names the evidence of the one move to a final state.

@@ -333,19 +333,54 @@ func TestAResolverThatOutlivesItsLeaseEmitsNothing(t *testing.T) {
 }
 
 // case 19
-func TestAResolverThatLostItsLeaseSettlesNothing(t *testing.T) {
+func TestAResolverThatLostItsLeaseSettlesByEvidenceOnly(t *testing.T) {
+	for name, c := range map[string]struct {
+		ask     resolve.Ask
+		settled int
+		state   effect.State
+		owner   string
+	}{
+		"an answer counts":   {charged, 1, effect.Succeeded, ""},
+		"no answer does not": {noAnswer, 0, effect.Unknown, "another"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.unknown(1)
+			slow := b.resolver(func(ctx context.Context, g effect.Guard) (effect.Finish, error) {
+				b.clock.Advance(16*time.Second + time.Microsecond)
+				if _, mine, err := b.engine.Lease(context.Background(), g, "another", time.Minute); !mine || err != nil {
+					t.Errorf("Lease: got %v, %v", mine, err)
+				}
+				return c.ask(ctx, g)
+			}, resolve.Config{})
+			b.run(slow, c.settled)
+			b.wantState(c.state)
+			b.wantEvents(int64(c.settled))
+			if g, _ := b.guard(); g.Owner != c.owner {
+				t.Errorf("owner: got %q, want %q", g.Owner, c.owner)
+			}
+		})
+	}
+}
+
+// What the store refuses for good is asked again with growing pauses, and a person is
+// told like of any other outcome that is not known.
+func TestAnAnswerThatCanNeverBeRecordedIsTold(t *testing.T) {
 	b := newBench(t)
 	b.unknown(1)
-	slow := b.resolver(func(ctx context.Context, g effect.Guard) (effect.Finish, error) {
-		b.clock.Advance(16*time.Second + time.Microsecond)
-		if _, mine, err := b.engine.Lease(context.Background(), g, "another", time.Minute); !mine || err != nil {
-			t.Errorf("Lease: got %v, %v", mine, err)
+	r := b.resolver(func(context.Context, effect.Guard) (effect.Finish, error) {
+		return effect.Finish{State: effect.Succeeded, Result: make([]byte, effect.MaxResultBytes+1)}, nil
+	}, resolve.Config{AlertAfter: 3})
+	for range 600 {
+		if _, err := r.RunOnce(context.Background()); err != nil {
+			t.Fatal(err)
 		}
-		return charged(ctx, g)
-	}, resolve.Config{})
-	b.run(slow, 0)
+		b.clock.Advance(time.Second)
+	}
 	b.wantState(effect.Unknown)
-	b.wantEvents(0)
+	if len(b.alerts) != 1 || len(b.asked) > 10 {
+		t.Errorf("got alerts %v after %d questions, want 1 alert and at most 10 questions in ten minutes", b.alerts, len(b.asked))
+	}
 }
 
 func TestAWebhookThatIsFasterWins(t *testing.T) { // story W
@@ -441,10 +476,10 @@ func TestConfigIsCheckedWithItsFormulas(t *testing.T) {
 		{resolve.Config{Batch: -1}, "Batch -1"},
 		{resolve.Config{Rate: -0.5}, "Rate -0.5"},
 		{resolve.Config{AlertAfter: -1}, "AlertAfter -1"},
-		{resolve.Config{Rate: 24.9}, ""},
-		{resolve.Config{Rate: 25}, "Rate < RemoteLimit fails: 25 ≥ 25 questions a second"},
-		{resolve.Config{RemoteLimit: 5}, "Rate < RemoteLimit fails: 5 ≥ 5"},
-		{resolve.Config{Rate: 50, RemoteLimit: 100}, ""},
+		{resolve.Config{Rate: 8.3}, ""},
+		{resolve.Config{Rate: 8.4}, "3 × Rate < RemoteLimit fails: 3 × 8.4 ≥ 25 requests a second"},
+		{resolve.Config{RemoteLimit: 15}, "3 × Rate < RemoteLimit fails: 3 × 5 ≥ 15"},
+		{resolve.Config{Rate: 33, RemoteLimit: 100}, ""},
 		{resolve.Config{Lease: -1}, "0 ≤ Lease -1ns"},
 		{resolve.Config{MinBackoff: time.Hour}, "0 ≤ MinBackoff ≤ MaxBackoff fails: 1h0m0s, 15m0s"},
 	} {

@@ -245,7 +245,7 @@ func (d *plainStore) Release(_ context.Context, r effect.Release) (bool, error) 
 		delete(d.claims, d.claimKey(r.Scope))
 	}
 	g := d.guards[r.GuardID]
-	if g != nil && g.State == effect.Pending && g.Owner == r.Owner {
+	if g != nil && g.State == effect.Pending && g.Owner == r.Owner && len(d.evidence[r.GuardID]) == 0 {
 		delete(d.guards, r.GuardID)
 		g = nil
 	}

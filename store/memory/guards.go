@@ -144,13 +144,13 @@ func (t *table) adopt(a effect.Adopt) error {
 	return nil
 }
 
-// release deletes the guard if it is PENDING and the owner's.
+// release deletes the guard if it is PENDING and the owner's, and has no evidence
+// beside it.
 func (t *table) release(r effect.Release) (gone bool) {
 	g := t.rows[r.GuardID]
-	if g != nil && g.State == effect.Pending && g.Owner == r.Owner {
+	if g != nil && g.State == effect.Pending && g.Owner == r.Owner && len(t.evidence[g.ID]) == 0 {
 		t.open.remove(g)
 		delete(t.rows, g.ID)
-		delete(t.evidence, g.ID)
 		if t.payments {
 			key := orderOf(g)
 			t.byOrder[key] = slices.DeleteFunc(t.byOrder[key], func(other *guard) bool { return other == g })

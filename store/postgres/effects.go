@@ -228,19 +228,20 @@ func (e effects) Complete(ctx context.Context, c effect.Completion) (bool, error
 
 // Release undoes a Begin. It locks in Adopt's order, the guard before the claim.
 func (e effects) Release(ctx context.Context, r effect.Release) (bool, error) {
-	if err := e.s.write(ctx, e.releaseStatement(r), statement{releaseClaimSQL, releaseClaimArgs(r), noRows}); err != nil {
+	if err := e.s.write(ctx, append(e.releaseStatements(r), statement{releaseClaimSQL, releaseClaimArgs(r), noRows})...); err != nil {
 		return false, err
 	}
 	return e.gone(ctx, r)
 }
 
-func (e effects) releaseStatement(r effect.Release) statement {
-	return statement{e.t.release, []any{string(r.GuardID), r.Owner}, noRows}
+func (e effects) releaseStatements(r effect.Release) []statement {
+	args := []any{string(r.GuardID), r.Owner}
+	return []statement{{e.t.lockRelease, args, noRows}, {e.t.release, args, noRows}}
 }
 
 // ReleaseGuard is the guard part of Release.
 func (e effects) ReleaseGuard(ctx context.Context, r effect.Release) (bool, error) {
-	if err := e.s.write(ctx, e.releaseStatement(r)); err != nil {
+	if err := e.s.write(ctx, e.releaseStatements(r)...); err != nil {
 		return false, err
 	}
 	return e.gone(ctx, r)

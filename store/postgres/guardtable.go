@@ -12,7 +12,7 @@ import (
 // guardTable is a table of guards with its statements.
 type guardTable struct {
 	record.Table
-	begin, void, look, read, insert, reserve, adopt, release, due, move string
+	begin, void, look, read, insert, reserve, adopt, lockRelease, release, due, move string
 	// settle keeps no evidence, settleNoting does.
 	settle, settleNoting entrySQL
 }
@@ -31,6 +31,7 @@ func newGuardTable(t record.Table) *guardTable {
 	if t.Kind == record.RefundRows {
 		reserve = reserveSQL(t)
 	}
+	lock, release := releaseSQL(t)
 	return &guardTable{
 		Table: t,
 		begin: beginSQL(t), void: voidSQL(t), reserve: reserve,
@@ -41,7 +42,7 @@ func newGuardTable(t record.Table) *guardTable {
 			t.Name, columns, marks(1, t.Columns())),
 		adopt: fmt.Sprintf("UPDATE %s SET state = $1, owner = $2, lease_until = $3, tries = $4, updated_at = $5 WHERE %s = $6",
 			t.Name, t.ID),
-		release: releaseSQL(t),
+		lockRelease: lock, release: release,
 		due: fmt.Sprintf(`SELECT %s FROM %s WHERE state IN ('PENDING', 'UNKNOWN') AND coalesce(lease_until + $2 < $1, true)
 			AND ((state = 'UNKNOWN' AND coalesce(next_at <= $1, true)) OR (state = 'PENDING' AND NOT $3))
 			ORDER BY updated_at, %s LIMIT $4`, columns, t.Name, t.ID),

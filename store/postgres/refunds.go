@@ -75,19 +75,20 @@ func returnedSQL(from string) string {
 	return fmt.Sprintf("UPDATE payments SET refunded = refunded - (SELECT amount FROM %[1]s) WHERE payment_id = (SELECT payment_id FROM %[1]s)", from)
 }
 
-// releaseSQL deletes an owner's PENDING guard and what was kept beside it.
-func releaseSQL(t record.Table) string {
-	paid, wait, returned := "", "", ""
+// releaseSQL deletes an owner's PENDING guard beside which no evidence is kept. The
+// first statement locks what the second changes: who keeps evidence locks the guard
+// too, and only a statement that begins after the lock sees what was kept before it.
+func releaseSQL(t record.Table) (lock, release string) {
+	lock = fmt.Sprintf("SELECT 1 FROM %s WHERE %s = $1::text AND owner = $2::text FOR UPDATE", t.Name, t.ID)
+	returned := "SELECT FROM gone"
 	if t.Kind == record.RefundRows {
-		paid = paidSQL("true") + ", "
-		wait = afterPaid
-		returned = ", returned AS (\n\t" + returnedSQL("gone") + "\n)"
+		lock = fmt.Sprintf("WITH %s SELECT 1 FROM %s WHERE %s = $1::text AND owner = $2::text%s FOR UPDATE", paidSQL("true"), t.Name, t.ID, afterPaid)
+		returned = returnedSQL("gone")
 	}
-	return fmt.Sprintf(`WITH %sgone AS (
-	DELETE FROM %s WHERE %s = $1::text AND state = 'PENDING' AND owner = $2::text%s RETURNING *
-)%s
-DELETE FROM evidence USING gone WHERE evidence.guard_table = '%s' AND evidence.guard_id = gone.%s`,
-		paid, t.Name, t.ID, wait, returned, t.Name, t.ID)
+	return lock, fmt.Sprintf(`WITH gone AS (
+	DELETE FROM %[1]s WHERE %[2]s = $1::text AND state = 'PENDING' AND owner = $2::text
+		AND NOT EXISTS (SELECT FROM evidence WHERE guard_id = $1::text AND guard_table = '%[1]s') RETURNING *
+) %[3]s`, t.Name, t.ID, returned)
 }
 
 // reserveWithin inserts a refund, which was absent, in a transaction that is open

@@ -43,7 +43,8 @@ func newGuardTable(t record.Table) *guardTable {
 			t.Name, strings.Join(columns, ", "), marks(len(columns))),
 		update: fmt.Sprintf("UPDATE %s SET state = ?, owner = ?, lease_until = ?, settled_by = ?, tries = ?, next_at = ?, updated_at = ?%s WHERE %s = ?",
 			t.Name, business.String(), t.ID),
-		release: fmt.Sprintf("DELETE FROM %s WHERE %s = ? AND state = 'PENDING' AND owner = ?", t.Name, t.ID),
+		release: fmt.Sprintf(`DELETE FROM %[1]s WHERE %[2]s = ?1 AND state = 'PENDING' AND owner = ?2
+			AND NOT EXISTS (SELECT 1 FROM evidence WHERE guard_table = '%[1]s' AND guard_id = ?1)`, t.Name, t.ID),
 		due: fmt.Sprintf(`SELECT %s FROM %s
 			WHERE state IN ('PENDING', 'UNKNOWN') AND coalesce(lease_until + ?2 < ?1, TRUE)
 				AND ((state = 'UNKNOWN' AND coalesce(next_at <= ?1, TRUE)) OR (state = 'PENDING' AND NOT ?3))
@@ -256,7 +257,7 @@ func (e effects) releaseGuard(ctx context.Context, q query, r effect.Release) (b
 	if err != nil || n == 0 {
 		return false, err
 	}
-	return true, errors.Join(e.giveBack(ctx, q, g), e.forgetEvidence(ctx, q, r.GuardID))
+	return true, e.giveBack(ctx, q, g)
 }
 
 // Due lists guards for a resolver.

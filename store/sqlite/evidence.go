@@ -18,12 +18,6 @@ func (e effects) keep(ctx context.Context, q query, id retryproof.ID, v *effect.
 	return n > 0, err
 }
 
-// forgetEvidence deletes what was kept beside a guard that is gone.
-func (e effects) forgetEvidence(ctx context.Context, q query, id retryproof.ID) error {
-	_, err := q.exec(ctx, "DELETE FROM evidence WHERE guard_table = ? AND guard_id = ?", e.t.Name, string(id))
-	return err
-}
-
 // Evidence lists what is kept beside a guard.
 func (e effects) Evidence(ctx context.Context, id retryproof.ID) ([]effect.Evidence, error) {
 	var out []effect.Evidence

@@ -23,7 +23,7 @@ func evidenceCases() []effectCase {
 		{name: "EvidenceOverItsBoundsIsRefusedAndWritesNothing", run: evidenceBounds},
 		{name: "EvidenceAtItsBoundsComesBackByteForByte", run: evidenceExact},
 		{name: "EvidenceOfARefusedSettlementIsNotKept", run: evidenceRefused, rows: true},
-		{name: "EvidenceGoesWithTheGuard", run: evidenceReleased},
+		{name: "EvidenceHoldsTheGuard", run: evidenceHolds},
 		{name: "EvidenceOutlivesTheClaim", run: evidenceStays},
 		{name: "NotesOfOneNameAtOnceAreKeptOnce", run: raceNotes},
 	}
@@ -286,17 +286,17 @@ func evidenceRefused(s *subject) {
 	s.wantEvidence("of the settlement that fits", m.Note, m.Evidence)
 }
 
-// A guard that was released never was; what is said about the next one is new.
-func evidenceReleased(s *subject) {
+// Evidence says that something was done: a guard that has some is no longer released by
+// an owner who believes that nothing was, and both stay.
+func evidenceHolds(s *subject) {
 	s.begin("A1", 0.02)
 	note := proof("note", effect.EvidenceConflict, 1)
 	check(s.world, "noted", s.settle(s.noting(note, 1)).Noted, true)
-	check(s.world, "gone", s.release("A1"), true)
-	s.wantEvidence("of a guard that was released")
-	s.begin("A2", 2)
-	s.wantEvidence("of the next guard")
-	check(s.world, "noted about the next guard", s.settle(s.noting(proof("note", effect.EvidenceConflict, 3), 3)).Noted, true)
-	s.wantEvidence("about the next guard", proof("note", effect.EvidenceConflict, 3))
+	check(s.world, "gone", s.release("A1"), false)
+	s.wantGuard(s.look(1).Guard, effect.Pending, "A1")
+	s.wantEvidence("of a guard that holds", note)
+	m := s.settlement("A1", effect.Unknown, 2)
+	check(s.world, "its owner may still settle it", s.settle(m).Moved, true)
 }
 
 func evidenceStays(s *subject) {

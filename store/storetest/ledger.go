@@ -127,6 +127,7 @@ func ledgerAudit(w *world) {
 	sent := w.claim("r", 20, 30, 1)[0]
 	w.applies(inbox.Apply{Key: message(sent.ID), Now: at(21), Postings: credit(sent.ID, 3000),
 		Intents: []notify.Intent{intent(sent.ID, "push", 21), intent(sent.ID, "mail", 21), intent(sent.ID, "sms", 21)}})
+	w.post([]ledger.Posting{{Account: "refunds:transit", Currency: "USD", Amount: 700, Ref: sent.ID + ":cancel"}, {Account: "merchant:m1", Currency: "USD", Amount: -700, Ref: sent.ID + ":cancel"}})
 	w.markSent(sent.ID, "push", 22)
 	w.parks("r", sent.ID, 23)
 	got := w.audit()
@@ -137,7 +138,7 @@ func ledgerAudit(w *world) {
 		check(w, "payments that are "+string(c.state), got.ByState[c.state], c.want)
 	}
 	want := payments.Audit{
-		Credits: 1, CreditSum: 3000, SucceededSum: 6000, OutboxWaiting: 1, OutboxParked: 1,
+		Credits: 1, CreditSum: 3000, Debits: 1, DebitSum: 700, SucceededSum: 6000, OutboxWaiting: 1, OutboxParked: 1,
 		IntentsPending: 2, IntentsSent: 1, ClaimsInProgress: 2,
 	}
 	got.ByState, got.RefundsByState = nil, nil

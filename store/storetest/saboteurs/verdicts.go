@@ -31,8 +31,20 @@ func verdictFaults() []Saboteur {
 		{"evidence-by-name", "evidence is listed by its name alone", "EvidenceIsOrderedByTimeAndName", inDue(func(s resolve.Store) resolve.Store { return evidenceByName{s} })},
 		{"note-only-with-a-move", "a note is dropped when the guard does not move", "NoteIsKeptWithoutAMove", inEffects(noteOnlyWithAMove)},
 		{"note-of-a-repeat", "a note is kept although the delivery is a repeat", "NoteOfARepeatedDeliveryIsDropped", inEffects(noteOfARepeat)},
+		{"release-despite-evidence", "Release says that a guard with evidence beside it is gone", "EvidenceHoldsTheGuard", inEffects(releaseDespiteEvidence)},
 		{"noted-always", "Settle says that a note was kept when its name was there", "NoteIsKeptWithoutAMove", inEffects(notedAlways)},
 	}
+}
+
+func releaseDespiteEvidence(right effect.Store, _ effect.Keys, _ effect.Guards) effect.Store {
+	return store{Store: right, release: func(ctx context.Context, r effect.Release) (bool, error) {
+		seen, err := right.Look(ctx, effect.Look{Scope: r.Scope, GuardID: r.GuardID})
+		if err != nil {
+			return false, err
+		}
+		gone, err := right.Release(ctx, r)
+		return gone || seen.Guard != nil && seen.Guard.State == effect.Pending && seen.Guard.Owner == r.Owner, err
+	}}
 }
 
 // voiding is a store that voids in another way.
