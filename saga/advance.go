@@ -3,6 +3,7 @@ package saga
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -101,12 +102,20 @@ func (r *Runner) act(ctx context.Context, d Definition, rec Record, next Decisio
 	return after, held, definite && held, err
 }
 
-func (r *Runner) call(ctx context.Context, s Step, rec Record, e Entry) ([]byte, error) {
+// call makes one try. A panic in it is an outcome that is not known, like an error of no
+// class; a runtime.Goexit goes on, and leaves the call STARTED.
+func (r *Runner) call(ctx context.Context, s Step, rec Record, e Entry) (result []byte, err error) {
 	shown := rec.Clone() // the call may change what it gets
 	c := Call{Key: e.Key, OriginalKey: s.ActionKey(rec.ID), SagaID: rec.ID, Saga: rec.Name, Step: s.Name, Cancel: e.Cancel,
 		Input: shown.Input, Try: e.Tries, BegunAt: e.BegunAt, log: shown.Log}
 	ctx, cancel := r.config.Clock.WithTimeout(ctx, r.config.CallTimeout)
 	defer cancel()
+	defer func() {
+		if value := recover(); value != nil {
+			r.saw(SawPanicked, rec, e)
+			result, err = nil, &retryproof.Error{Code: retryproof.CodeUnknown, Message: "the call's outcome is not known", Err: &Panic{Value: value, Stack: debug.Stack()}}
+		}
+	}()
 	if e.Cancel {
 		return s.Cancel(ctx, c)
 	}

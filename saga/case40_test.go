@@ -36,7 +36,7 @@ func TestCompensationIsDoneOnEvidenceAndSurvivesARestart(t *testing.T) {
 				case ends: // refunded, and nobody records it
 					ends = false
 					psp.do(c.Key, "charged", -3000)
-					panic(crash{})
+					die()
 				}
 				psp.do(c.Key, "charged", -3000)
 				return nil, nil

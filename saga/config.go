@@ -55,8 +55,25 @@ type Alarm struct {
 	// Entry is the call that has no definite answer; empty when the log does not
 	// fit the definition.
 	Entry Entry
-	// Cause is the last error.
+	// Cause is the last error. A [*Panic] is in it when the last try panicked.
 	Cause error
+}
+
+// Panic is the error of a try that panicked.
+type Panic struct {
+	// Value is what it panicked with.
+	Value any
+	// Stack is where, as debug.Stack shows it.
+	Stack []byte
+}
+
+// Error shows the value.
+func (p *Panic) Error() string { return fmt.Sprintf("it panicked: %v", p.Value) }
+
+// Unwrap returns the value when it is an error.
+func (p *Panic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
 }
 
 // What an Observation can say.
@@ -75,6 +92,7 @@ const (
 	SawReadBack    = "read_back"   // a write whose answer was lost was found to have landed
 	SawDropped     = "dropped"     // a result was too large to keep
 	SawInterrupted = "interrupted" // an earlier runner left this call STARTED
+	SawPanicked    = "panicked"    // a try panicked; its outcome is UNKNOWN
 )
 
 // Observation is one thing that a runner saw.

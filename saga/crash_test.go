@@ -35,14 +35,14 @@ func through[T any](f *faults, do func() (T, error)) (T, error) {
 	f.n++
 	planned := f.plan[f.n]
 	if planned == crashBefore {
-		panic(crash{})
+		die()
 	}
 	if planned == lostBefore {
 		return zero, errors.New("no answer")
 	}
 	v, err := do()
 	if planned == crashAfter {
-		panic(crash{})
+		die()
 	}
 	if planned == lostAfter {
 		return zero, errors.New("no answer")
@@ -206,13 +206,11 @@ func play(t *testing.T, sc scenario, plan map[int]fault) int {
 }
 
 func started(l *lab, d saga.Definition) (ok bool) {
-	defer func() {
-		if p := recover(); p != nil && p != any(crash{}) {
-			panic(p)
-		}
-	}()
-	_, err := l.runner(d).Start(l.t.Context(), saga.Start{ID: "o_1", Name: "order", Input: []byte("12A")})
-	return err == nil
+	died := dies(func() {
+		_, err := l.runner(d).Start(l.t.Context(), saga.Start{ID: "o_1", Name: "order", Input: []byte("12A")})
+		ok = err == nil
+	})
+	return ok && !died
 }
 
 func TestCrashAndLostAnswerAtEveryPoint(t *testing.T) {

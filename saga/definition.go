@@ -25,7 +25,8 @@ const MaxNameBytes = 64
 //   - NotDone, and [Permanent]: it was refused; an action makes the saga turn, a
 //     compensation is tried again, since a refusal is no evidence that it was undone;
 //   - NotDone otherwise: it is tried again;
-//   - anything else: UNKNOWN, tried again with the same key.
+//   - anything else, and a panic: UNKNOWN, tried again with the same key. A panic does
+//     not go on; the alarm's cause has it as a [*Panic].
 //
 // An error after an outside call is Unknown, whatever a database says of its own
 // transaction.
@@ -72,7 +73,8 @@ func (c Call) Result(step string) ([]byte, bool) {
 // Step is one action with its compensation.
 type Step struct {
 	// Name is the step's word, for example "charge": the action's key is
-	// id.Sub(Name).
+	// id.Sub(Name). Up to MaxNameBytes of printable ASCII without spaces and ':', and
+	// not "cancel".
 	Name string
 	// Action does it.
 	Action Func
@@ -83,7 +85,7 @@ type Step struct {
 	// there is nothing to undo, as for a step that only reads.
 	Cancel Func
 	// CancelName is the compensation's word, for example "refund": its key is
-	// id.Sub("cancel", CancelName). Defaults to Name.
+	// id.Sub("cancel", CancelName). Made of the same bytes as Name. Defaults to Name.
 	CancelName string
 	// MaxTries makes the saga turn when the action is not DONE after so many tries.
 	// It needs Cancel, since the action is then in doubt. Defaults to 0: never.

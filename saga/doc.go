@@ -3,7 +3,8 @@
 //
 // A saga is named after the intent that it serves. Every call of it carries a key
 // derived from that name: id.Sub(step) for an action, id.Sub("cancel", name) for
-// the compensation of a step. The log says, before a call is made for the first
+// the compensation of a step. An id has no ':', and no step is called "cancel", so that
+// no two calls of any sagas share a key. The log says, before a call is made for the first
 // time, that it may have been made; after a crash any process goes on from the
 // log alone, with the same keys.
 //
@@ -41,6 +42,8 @@
 //   - after the lease, before a record: the lease goes stale, another runner goes on;
 //   - after a call was recorded, before, during or after it: STARTED; the next
 //     runner calls again with the same key;
+//   - a call panics: UNKNOWN, as after any error of no class; the process lives, and a
+//     panic of anything else (a store, Alert, Observe) goes on, as a runtime.Goexit does;
 //   - after a call's outcome was recorded: the next runner goes on behind it;
 //   - the answer to a record's COMMIT is lost: the runner asks again and reads the
 //     record back before it makes another call; if it cannot, it stops.

@@ -3,7 +3,9 @@ package saga_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,8 +25,20 @@ func (c *counter) Uint64() uint64 {
 	return c.n * 0x9e3779b97f4a7c15
 }
 
-// crash is the panic that ends a process in the middle of a call.
-type crash struct{}
+// die ends the process in the middle of a call: nothing of it runs any more.
+func die() { runtime.Goexit() }
+
+// dies runs a step of a process and reports whether the process ended in it.
+func dies(step func()) (died bool) {
+	died = true
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		step()
+		died = false
+	})
+	wait.Wait()
+	return died
+}
 
 // lab is a world with one store, a clock and runners that come and go.
 type lab struct {
@@ -88,15 +102,8 @@ func (l *lab) read(id retryproof.ID) saga.Record {
 
 // once runs one step; a planted crash is reported, and other errors are not looked at.
 func (l *lab) once(r *saga.Runner) (n int, crashed bool) {
-	defer func() {
-		if p := recover(); p != nil {
-			if _, crashed = p.(crash); !crashed {
-				panic(p)
-			}
-		}
-	}()
-	n, _ = r.RunOnce(l.t.Context())
-	return n, false
+	crashed = dies(func() { n, _ = r.RunOnce(l.t.Context()) })
+	return n, crashed
 }
 
 // settle runs steps, with pauses longer than any lease and backoff, until the saga

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -52,6 +53,9 @@ func New(store Store, config Config, definitions ...Definition) (*Runner, error)
 // with another meaning is refused with CodeKeyReused and changes nothing.
 // s.Fingerprint defaults to a hash of the input's bytes: give the fields that
 // matter when two inputs can mean the same. s.Now defaults to now.
+//
+// An id with a ':' is refused (NotDone, CodeInvalid): the step "refund" of a saga
+// "pay_7:cancel" would have the key of the compensation "refund" of "pay_7".
 func (r *Runner) Start(ctx context.Context, s Start) (Record, error) {
 	d, known := r.definitions[s.Name]
 	if !known {
@@ -65,6 +69,9 @@ func (r *Runner) Start(ctx context.Context, s Start) (Record, error) {
 	}
 	if err := s.Check(); err != nil {
 		return Record{}, err
+	}
+	if strings.Contains(string(s.ID), ":") {
+		return Record{}, invalid("a saga's id has no ':', which divides the parts of a key")
 	}
 	for _, step := range d.Steps {
 		if len(step.ActionKey(s.ID)) > maxKeyBytes || step.Cancel != nil && len(step.CancelKey(s.ID)) > maxKeyBytes {

@@ -258,7 +258,7 @@ func TestLeaseIsAliveAtItsEndAndMargin(t *testing.T) {
 	t.Parallel()
 	l, s := newLab(t), newShop()
 	d := s.definition()
-	d.Steps[0].Action = func(context.Context, saga.Call) ([]byte, error) { panic(crash{}) }
+	d.Steps[0].Action = func(context.Context, saga.Call) ([]byte, error) { die(); return nil, nil }
 	r := l.runner(d)
 	l.start(r, "order", "o_1")
 	_, crashed := l.once(r)
@@ -393,7 +393,7 @@ func TestAlertSurvivesACrashAtExactlyThatTryAndComesAgain(t *testing.T) {
 	l, s := newLab(t), newShop()
 	s.charge = func(c saga.Call) error {
 		if c.Try == 3 { // the process ends during the try that would have alerted
-			panic(crash{})
+			die()
 		}
 		if c.Try == 13 {
 			return nil

@@ -31,6 +31,7 @@ type Store interface {
 
 // Start asks for a saga.
 type Start struct {
+	// ID is the saga's. Runner.Start refuses one with a ':'.
 	ID          retryproof.ID
 	Name        string
 	Fingerprint retryproof.Fingerprint
