@@ -44,8 +44,9 @@ type Config struct {
 type Header struct {
 	// Name is the header's.
 	Name string
-	// Parse reads one line of it. Defaults to ParseTraceID for X-Amzn-Trace-Id and
-	// to ParseRequestStart for any other, on each member of a comma-separated list.
+	// Parse reads one line of it. Defaults to ParseTraceID for X-Amzn-Trace-Id, which is
+	// no list and keeps its commas, and to ParseRequestStart for any other, on each
+	// member of a comma-separated list.
 	Parse func(value string) (time.Time, error)
 }
 
@@ -220,12 +221,12 @@ func (a *Arrivals) earliest(header http.Header) (stamp time.Time, in string, jun
 // read returns the moments in one line; the zero time is junk.
 func (h Header) read(line string) []time.Time {
 	parse, members := h.Parse, []string{line}
-	if parse == nil {
-		members = strings.Split(line, ",")
-		parse = ParseRequestStart
-		if h.Name == HeaderTraceID {
-			parse = ParseTraceID
-		}
+	switch {
+	case parse != nil:
+	case h.Name == HeaderTraceID: // split, a client's Root with a comma in it would lose the Self before it
+		parse = ParseTraceID
+	default:
+		parse, members = ParseRequestStart, strings.Split(line, ",")
 	}
 	out := make([]time.Time, 0, len(members))
 	for _, member := range members {

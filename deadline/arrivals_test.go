@@ -100,6 +100,10 @@ func TestOneRuleSaysWhichMomentCounts(t *testing.T) {
 		"client's header later":   {proxy, []string{traceID, trace("Root", -time.Minute), requestStart, stamp(2 * time.Second)}, 2 * time.Second, "used"},
 		"client's header earlier": {proxy, []string{traceID, trace("Root", 2*time.Hour), requestStart, stamp(2 * time.Second)}, 2 * time.Hour, "old"},
 		"balancer's Self":         {proxy, []string{traceID, trace("Self", 4*time.Second) + ";" + trace("Root", time.Hour)}, 4 * time.Second, "used"},
+		"client's list of Roots":  {proxy, []string{traceID, trace("Self", 4*time.Second) + ";" + trace("Root", time.Hour) + "," + trace("Root", 2*time.Hour)}, 4 * time.Second, "used"},
+		"client's Self in a list": {proxy, []string{traceID, trace("Self", 4*time.Second) + ";" + trace("Root", time.Hour) + "," + trace("Self", 2*time.Hour)}, 4 * time.Second, "used"},
+		"a list without a Self":   {proxy, []string{traceID, trace("Root", time.Second) + "," + trace("Root", 2*time.Hour)}, 0, "junk"},
+		"client's line of Roots":  {proxy, []string{traceID, trace("Root", 2*time.Second), traceID, trace("Self", 4*time.Second) + ";" + trace("Root", time.Hour)}, 4 * time.Second, "used"},
 		"client's Root is later":  {proxy, []string{traceID, trace("Self", 4*time.Second) + ";" + trace("Root", -time.Hour)}, 4 * time.Second, "used"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,7 +42,8 @@
 //
 // Where a request carries several stamps, in several headers, lines or list members,
 // the earliest readable one counts: what a client slips in beside the proxy's own
-// can only make its own request older. A stamp older than MaxAge counts too, so the
+// can only make its own request older. X-Amzn-Trace-Id is no list: a line of it is one
+// value, whose Self, where it has one, is all that counts. A stamp older than MaxAge counts too, so the
 // request is refused as too late. It is counted apart since it rarely means that a
 // request waited so long; more often a proxy's clock is wrong, or a header is listed
 // that the proxy does not write and the client does. List only what your proxies write.

@@ -39,7 +39,8 @@ const (
 // when the request already came with a Root; so where there is a Self the Root is the
 // client's and is not read, not even when the Self cannot be. A Root alone is the
 // balancer's. Of two Self fields, or two Roots, the earlier counts. Other fields are
-// anybody's and are skipped; the id is hexadecimal and not looked at further.
+// anybody's and are skipped; the id is hexadecimal and not looked at further. Fields
+// are divided by semicolons alone: a comma belongs to the field that it stands in.
 //
 // Source: Elastic Load Balancing, "Request tracing for your Application Load
 // Balancer".
