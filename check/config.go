@@ -32,7 +32,7 @@ type Client struct {
 	// Timeout is when a client gives one send up. No default.
 	Timeout time.Duration `json:"timeout"`
 	// RetryHorizon is the longest time after the first send at which a retry can still
-	// arrive, a person who comes back included. No default.
+	// arrive, a person who comes back included; it may begin a deadline later. No default.
 	RetryHorizon time.Duration `json:"retry_horizon"`
 }
 
@@ -46,8 +46,13 @@ type Server struct {
 	// the network alone with "balancer", the balancer's queue too with "accept", the
 	// server's own queue as well with "pickup". No default.
 	WaitBeforeStamp time.Duration `json:"wait_before_stamp"`
-	// ShedAfter is how long a request may wait in the server's queue before it is
-	// refused. With "pickup" it bounds WaitBeforeStamp. Defaults to no shedding.
+	// WaitBeforeQueue is the longest time between the client's send and the server's
+	// own queue: the network and the balancer's queue. It is what ShedAfter does not
+	// bound, so without it shedding shortens no WaitBeforeStamp. No default.
+	WaitBeforeQueue time.Duration `json:"wait_before_queue"`
+	// ShedAfter is how long a request may wait in the server's own queue before it is
+	// refused. With "pickup" a request is stamped at most WaitBeforeQueue + ShedAfter
+	// after its send. Defaults to no shedding.
 	ShedAfter time.Duration `json:"shed_after"`
 	// Deadline is how long after its arrival a request may begin a side effect.
 	// Defaults to 5 s.
@@ -57,7 +62,7 @@ type Server struct {
 	// Margin is added to a lease before anybody takes over. Defaults to 1 s.
 	Margin time.Duration `json:"margin"`
 	// ClockOffset is the largest difference between any two of the path's clocks.
-	// Defaults to Margin.
+	// Defaults to Margin, and to 1 s at least.
 	ClockOffset time.Duration `json:"clock_offset"`
 	// BalancerTimeout is when the load balancer gives a request up. Defaults to never.
 	BalancerTimeout time.Duration `json:"balancer_timeout"`
@@ -68,7 +73,8 @@ type Server struct {
 	// the PSP's own key. Defaults to "durable".
 	Guard string `json:"guard" enum:"durable,window,none"`
 	// GuardMemory is how long the guard remembers. Defaults to "forever" for "durable",
-	// to AnswerTTL for "window" and to the PSP's KeyWindow for "none".
+	// to AnswerTTL for "window" and to the PSP's KeyWindow, which it cannot exceed, for
+	// "none".
 	GuardMemory time.Duration `json:"guard_memory"`
 }
 
@@ -76,6 +82,10 @@ type Server struct {
 type PSP struct {
 	// Timeout is when a call to it is given up. No default.
 	Timeout time.Duration `json:"timeout"`
+	// CutOff says what ends the waiting for a call: "timeout", its own Timeout and
+	// nothing else; "lease", the end of the lease that it runs under, the server's or the
+	// resolver's, when that comes first. Defaults to "timeout".
+	CutOff string `json:"cut_off" enum:"timeout,lease"`
 	// KeyWindow is how long it remembers a key. Defaults to 24 h.
 	KeyWindow time.Duration `json:"key_window"`
 	// WindowMargin is how long before the end of KeyWindow keys are no longer repeated,
@@ -106,12 +116,13 @@ type Relay struct {
 // Queue brings the relay's messages to the worker.
 type Queue struct {
 	// Retention is the longest time between the first and the last delivery of one
-	// message. No default.
+	// message that was sent once. No default.
 	Retention time.Duration `json:"retention"`
-	// RedriveWithin is how old a dead letter, or a parked outbox row, may be when
-	// somebody sends it again. Defaults to never.
+	// RedriveWithin is how long after its first send a message may be sent again: as a
+	// dead letter, or as an outbox row that was parked. Defaults to never.
 	RedriveWithin time.Duration `json:"redrive_within"`
-	// DedupWindow is how long it remembers the id of a message. Defaults to 5 min.
+	// DedupWindow is how long it remembers the id of a message, so that a repeated send
+	// is dropped; a redelivery is not. Defaults to 5 min.
 	DedupWindow time.Duration `json:"dedup_window"`
 	// Visibility is how long a delivery is its receiver's alone. Defaults to 30 s.
 	Visibility time.Duration `json:"visibility"`
@@ -150,6 +161,7 @@ func (c Config) withDefaults() Config {
 	orElse(&s.AnswerTTL, 24*time.Hour)
 	orElse(&s.Guard, "durable")
 	if p := own(&c.PSP); p != nil {
+		orElse(&p.CutOff, "timeout")
 		orElse(&p.KeyWindow, 24*time.Hour)
 		orElse(&p.WindowMargin, time.Hour)
 	}

@@ -3,6 +3,7 @@ package check
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ const (
 // The codes of the formulas. They are stable.
 const (
 	CodeFormula1        = "formula-1"         // guard memory ≥ retry horizon
+	CodeGuardMemory     = "guard-memory"      // a guard with an end still knows the last retry when that begins
 	CodeFormula2        = "formula-2"         // deadline + wait before the stamp < client timeout
 	CodeNotStated       = "not-stated"        // a number is missing
 	CodeInvalid         = "invalid"           // a value that no setting can have
@@ -31,15 +33,16 @@ const (
 	CodeAnswerTTL       = "answer-ttl"        // answers outlive their own request
 	CodeShedding        = "shedding"          // shedding comes before the deadline
 	CodeBalancerTimeout = "balancer-timeout"  // the balancer waits for the deadline
-	CodePSPTimeout      = "psp-timeout"       // a call ends within its lease
+	CodePSPTimeout      = "psp-timeout"       // no call is waited for after its lease
 	CodePSPWindow       = "psp-window"        // the PSP remembers a key while it is repeated
 	CodePSPWindowMargin = "psp-window-margin" // the last repeat arrives inside of the window
 	CodeResolverLease   = "resolver-lease"    // a question ends within its lease
 	CodeResolverRate    = "resolver-rate"     // questions leave room for live calls
 	CodeRelayLease      = "relay-lease"       // a send ends within its lease
 	CodeRelayWindow     = "relay-window"      // the queue still knows what a dead relay sent
-	CodeWindowOnly      = "window-only"       // a window is not the only guard of a queue
+	CodeWindowOnly      = "window-only"       // a queue has an inbox, and not its window alone
 	CodeInboxRetention  = "inbox-retention"   // the inbox remembers longer than the queue
+	CodeRedelivery      = "redelivery"        // a message is due again before the queue drops it
 	CodeVisibility      = "visibility"        // a message is handled before it is due again
 	CodeCacheEviction   = "cache-eviction"    // a memory of what was done is not evicted
 )
@@ -167,6 +170,11 @@ func (s side) join(show func(term) string) string {
 		parts = append(parts, show(t))
 	}
 	return strings.Join(parts, " + ")
+}
+
+// unstated reports that a term is missing.
+func (s side) unstated() bool {
+	return slices.ContainsFunc(s, func(t term) bool { return t.value == 0 })
 }
 
 // sum stays at forever in place of overflowing.
