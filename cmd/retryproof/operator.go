@@ -41,6 +41,9 @@ func (c *operatorCommand) call(ctx context.Context, method, path string, body an
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, misuse{fmt.Errorf("--api %q is not an http or https URL", c.API)}
 	}
+	if base.Scheme == "http" && !loopback(base.Hostname()) {
+		return nil, misuse{fmt.Errorf("--api %s would send the operator's token over the network in plain text: use https, or a tunnel to 127.0.0.1", c.API)}
+	}
 	var payload io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
