@@ -130,14 +130,8 @@ func compareOne(h *Entry, theirs []*Entry, late time.Duration, whole bool) []Dif
 		say(OtherAmount, "%s %s there, %s %s here", amount(t), shownState(t), amount(h), h.State)
 		return out // an entry that does not fit is no evidence
 	case !h.State.Final():
-		switch failed := t != nil && t.State == effect.Failed; {
-		case successes == 1 || failed && whole:
-			say(Closable, "it is %s here and %s there", h.State, t.State)
-		case failed:
-			say(Unproved, "it is %s here and %s there, but our record is of %s, outside the period: what they hold beside it was not listed; compare that period",
-				h.State, t.State, h.At.UTC().Format(time.RFC3339))
-		case successes == 0:
-			say(Unproved, "it is %s here, and they have no outcome of it: that proves nothing", h.State)
+		if kind, what := unknownHere(h, t, successes, whole); kind != "" {
+			say(kind, "%s", what)
 		}
 	case !whole && h.State == effect.Succeeded && (t == nil || t.State != effect.Succeeded && t.Ref != h.Ref):
 		// Its success may be where we did not look: the record's own period tells.
@@ -152,6 +146,21 @@ func compareOne(h *Entry, theirs []*Entry, late time.Duration, whole bool) []Dif
 		say(SettledLate, "they made it %v after our record", t.At.Sub(h.At).Round(time.Second))
 	}
 	return out
+}
+
+// unknownHere says whether t, the one of theirs that counts, closes our unknown; nothing
+// when it succeeded more than once there.
+func unknownHere(h, t *Entry, successes int, whole bool) (Kind, string) {
+	switch failed := t != nil && t.State == effect.Failed; {
+	case successes == 1 || failed && whole:
+		return Closable, fmt.Sprintf("it is %s here and %s there", h.State, t.State)
+	case failed:
+		return Unproved, fmt.Sprintf("it is %s here and %s there, but our record is of %s, outside the period: what they hold beside it was not listed; compare that period",
+			h.State, t.State, h.At.UTC().Format(time.RFC3339))
+	case successes == 0:
+		return Unproved, fmt.Sprintf("it is %s here, and they have no outcome of it: that proves nothing", h.State)
+	}
+	return "", ""
 }
 
 // counts reports whether another amount matters between the two: money moved on both
