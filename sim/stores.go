@@ -239,6 +239,10 @@ func (v versionSeam) Last(ctx context.Context, l version.Line) (*version.Mark, e
 	return reach(v.x, ctx, "store", "last version", l.Device, v, l, func(v versionSeam, l version.Line) (*version.Mark, error) { return v.in.Last(background, l) })
 }
 
+func (v versionSeam) Recent(ctx context.Context, l version.Line, after version.Mark, limit int) ([]version.Mark, error) {
+	return call(v.x, ctx, "store", "recent versions", l.Device, func() ([]version.Mark, error) { return v.in.Recent(background, l, after, limit) })
+}
+
 func (v versionSeam) Look(ctx context.Context, l version.Line, subject string) (*version.Mark, error) {
 	return call(v.x, ctx, "store", "look version", subject, func() (*version.Mark, error) { return v.in.Look(background, l, subject) })
 }

@@ -9,7 +9,8 @@
 //     with what stands now, and neither changes anything;
 //   - one version with two meanings is refused;
 //   - the high-water marks never expire, and [Store].Last tells an app that lost its
-//     journal what the server accepted last (mission C6).
+//     journal what the server accepted last (mission C6); where an action can come to
+//     nothing after its mark, [Store].Recent leads back to one that did not.
 //
 // Does not promise: order between two devices, since each counts for itself; the own
 // outcome of a copy that is older than the last write. Who needs that keeps the
@@ -50,6 +51,11 @@ type Store interface {
 	// none: the last action of the device that was accepted. Should a broken device
 	// have used one version for two subjects, the greater subject is last.
 	Last(ctx context.Context, l Line) (*Mark, error)
+	// Recent lists the line's marks from the highest (Version, Subject) down: those that
+	// are lower than after's, the last one of the page before; the zero Mark begins at
+	// the top. Of a subject there is only its mark, so whoever needs every action back
+	// gives each a subject of its own. Limit is how many to return at most.
+	Recent(ctx context.Context, l Line, after Mark, limit int) ([]Mark, error)
 	// Look is the subject's mark, nil when there is none.
 	Look(ctx context.Context, l Line, subject string) (*Mark, error)
 }

@@ -16,11 +16,14 @@ type subject struct {
 	name string
 }
 
-// versionRows are the marks, and each line's mark with the highest version. The zero
-// value is empty.
+// versionRows are the marks, and each line's marks in order. The zero value is empty.
 type versionRows struct {
 	bySubject map[subject]*version.Mark
-	last      map[version.Line]*version.Mark
+	byLine    map[version.Line]*index[*version.Mark]
+}
+
+func compareMarks(a, b *version.Mark) int {
+	return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.Subject, b.Subject))
 }
 
 func (v *versionRows) find(l version.Line, name string) *version.Mark {
@@ -29,13 +32,45 @@ func (v *versionRows) find(l version.Line, name string) *version.Mark {
 
 func (v *versionRows) put(m version.Mark) {
 	if v.bySubject == nil {
-		v.bySubject, v.last = map[subject]*version.Mark{}, map[version.Line]*version.Mark{}
+		v.bySubject, v.byLine = map[subject]*version.Mark{}, map[version.Line]*index[*version.Mark]{}
+	}
+	marks := v.byLine[m.Line]
+	if marks == nil {
+		marks = &index[*version.Mark]{compare: compareMarks}
+		v.byLine[m.Line] = marks
 	}
 	m.At = round(m.At)
-	v.bySubject[subject{m.Line, m.Subject}] = &m
-	if have := v.last[m.Line]; have == nil || cmp.Or(cmp.Compare(have.Version, m.Version), cmp.Compare(have.Subject, m.Subject)) <= 0 {
-		v.last[m.Line] = &m
+	key := subject{m.Line, m.Subject}
+	if have := v.bySubject[key]; have != nil {
+		marks.remove(have)
 	}
+	v.bySubject[key] = &m
+	marks.add(&m)
+}
+
+// recent are the line's marks that are lower than after, highest first.
+func (v *versionRows) recent(l version.Line, after version.Mark, limit int) []version.Mark {
+	marks := v.byLine[l]
+	if marks == nil {
+		return nil
+	}
+	b, at := len(marks.blocks), 0
+	if after.Version > 0 {
+		b, at, _ = marks.find(&after)
+	}
+	var out []version.Mark
+	for len(out) < limit {
+		if at == 0 {
+			if b == 0 {
+				break
+			}
+			b--
+			at = len(marks.blocks[b])
+		}
+		at--
+		out = append(out, *markOut(marks.blocks[b][at]))
+	}
+	return out
 }
 
 func markOut(m *version.Mark) *version.Mark {
@@ -72,7 +107,18 @@ func (v versionStore) Last(ctx context.Context, l version.Line) (*version.Mark, 
 		return nil, err
 	}
 	defer v.s.mu.Unlock()
-	return markOut(v.s.versions.last[l]), nil
+	if last := v.s.versions.recent(l, version.Mark{}, 1); len(last) > 0 {
+		return &last[0], nil
+	}
+	return nil, nil
+}
+
+func (v versionStore) Recent(ctx context.Context, l version.Line, after version.Mark, limit int) ([]version.Mark, error) {
+	if err := v.s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer v.s.mu.Unlock()
+	return v.s.versions.recent(l, after, limit), nil
 }
 
 func (v versionStore) Look(ctx context.Context, l version.Line, name string) (*version.Mark, error) {

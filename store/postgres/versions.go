@@ -23,8 +23,10 @@ const (
 			fingerprint = excluded.fingerprint, value = excluded.value, applied_at = excluded.applied_at
 		WHERE versions.version < excluded.version RETURNING ` + versionColumns
 	readVersionSQL = `SELECT ` + versionColumns + ` FROM versions WHERE subject = $1 AND device = $2 AND caller = $3 AND stream = $4`
-	lastVersionSQL = `SELECT ` + versionColumns + ` FROM versions WHERE device = $1 AND caller = $2 AND stream = $3
-		ORDER BY version DESC, subject DESC LIMIT 1`
+	topVersionsSQL = `SELECT ` + versionColumns + ` FROM versions WHERE device = $1 AND caller = $2 AND stream = $3
+		ORDER BY version DESC, subject DESC LIMIT $4`
+	lowerVersionsSQL = `SELECT ` + versionColumns + ` FROM versions WHERE device = $1 AND caller = $2 AND stream = $3
+		AND (version, subject) < ($5, $6) ORDER BY version DESC, subject DESC LIMIT $4`
 )
 
 // one runs a statement that gives at most one row and reports whether it gave one. It
@@ -118,7 +120,25 @@ func (v versionStore) Last(ctx context.Context, l version.Line) (*version.Mark, 
 	if cannotExist(l.Device, l.Caller, l.Stream) {
 		return nil, nil
 	}
-	return readMark(ctx, v.s.readOne, lastVersionSQL, l.Device, l.Caller, l.Stream)
+	return readMark(ctx, v.s.readOne, topVersionsSQL, l.Device, l.Caller, l.Stream, 1)
+}
+
+// Recent lists the line's marks that are lower than after, highest first.
+func (v versionStore) Recent(ctx context.Context, l version.Line, after version.Mark, limit int) ([]version.Mark, error) {
+	if cannotExist(l.Device, l.Caller, l.Stream, after.Subject) {
+		return nil, nil
+	}
+	sql, args := topVersionsSQL, []any{l.Device, l.Caller, l.Stream, max(limit, 0)}
+	if after.Version > 0 {
+		sql, args = lowerVersionsSQL, append(args, after.Version, after.Subject)
+	}
+	var out []version.Mark
+	err := v.s.read(ctx, statement{sql, args, list(&out, func(row scanner) (version.Mark, error) {
+		var s markScan
+		err := row.Scan(s.dest()...)
+		return *s.mark(), err
+	})})
+	return orNothing(out, err)
 }
 
 // Look is the subject's mark.

@@ -22,17 +22,25 @@ const (
 		WHERE versions.version < excluded.version`
 	selectVersion = `SELECT subject, device, caller, stream, version, action, fingerprint, value, applied_at FROM versions`
 	readVersion   = selectVersion + ` WHERE subject = ? AND device = ? AND caller = ? AND stream = ?`
-	lastVersion   = selectVersion + ` WHERE device = ? AND caller = ? AND stream = ? ORDER BY version DESC, subject DESC LIMIT 1`
+	ofLine        = selectVersion + ` WHERE device = ? AND caller = ? AND stream = ?`
+	highestFirst  = ` ORDER BY version DESC, subject DESC LIMIT ?`
+	topVersions   = ofLine + highestFirst
+	lowerVersions = ofLine + ` AND (version, subject) < (?, ?)` + highestFirst
 )
 
 // readMark reads one mark, nil when there is none.
 func readMark(ctx context.Context, q query, statement string, args ...any) (*version.Mark, error) {
-	var m version.Mark
-	var at int64
-	err := q.row(ctx, statement, args...).Scan(&m.Subject, &m.Device, &m.Caller, &m.Stream, &m.Version, &m.Action, &m.Fingerprint, &m.Value, &at)
+	m, err := scanMark(q.row(ctx, statement, args...))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
+	return m, err
+}
+
+func scanMark(row scanner) (*version.Mark, error) {
+	var m version.Mark
+	var at int64
+	err := row.Scan(&m.Subject, &m.Device, &m.Caller, &m.Stream, &m.Version, &m.Action, &m.Fingerprint, &m.Value, &at)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +92,32 @@ func (v versionStore) Apply(ctx context.Context, w version.Write) (version.Resul
 
 // Last is the line's mark with the highest version.
 func (v versionStore) Last(ctx context.Context, l version.Line) (*version.Mark, error) {
-	return v.read(ctx, lastVersion, l.Device, l.Caller, l.Stream)
+	return v.read(ctx, topVersions, l.Device, l.Caller, l.Stream, 1)
+}
+
+// Recent lists the line's marks that are lower than after, highest first.
+func (v versionStore) Recent(ctx context.Context, l version.Line, after version.Mark, limit int) ([]version.Mark, error) {
+	statement, args := topVersions, []any{l.Device, l.Caller, l.Stream}
+	if after.Version > 0 {
+		statement, args = lowerVersions, append(args, after.Version, after.Subject)
+	}
+	var out []version.Mark
+	err := v.s.read(ctx, func(ctx context.Context, q query) error {
+		rows, err := q.rows(ctx, statement, append(args, max(limit, 0))...)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			m, err := scanMark(rows)
+			if err != nil {
+				return err
+			}
+			out = append(out, *m)
+		}
+		return rows.Err()
+	})
+	return orNothing(out, err)
 }
 
 // Look is the subject's mark.

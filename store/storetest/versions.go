@@ -35,6 +35,7 @@ func versionCases() []testCase {
 		{"OneVersionWithTwoMeaningsIsRefused", versionMismatch},
 		{"SubjectsAndLinesDoNotMeet", versionNames},
 		{"LastIsTheHighestVersionOfTheLine", versionLast},
+		{"RecentGoesFromTheHighestDown", versionRecent},
 		{"EveryVersionUpToTheLargestIsExact", versionLarge},
 		{"TimesOrderNothing", versionTimes},
 		{"WritesThatCannotBeAreRefused", versionBad},
@@ -256,6 +257,7 @@ func versionCopies(w *world) {
 	again.Mark.Value[0] = 'Z'
 	w.lookVersion(phone, "post_7").Value[0] = 'V'
 	w.lastVersion(phone).Value[0] = 'W'
+	w.recentVersions(phone, version.Mark{}, 1)[0].Value[0] = 'U'
 	check(w, "the mark", describeVersion(w.lookVersion(phone, "post_7")), want)
 	check(w, "the last mark", describeVersion(w.lastVersion(phone)), want)
 }
@@ -316,6 +318,7 @@ func versionRestart(w *world) {
 	w.Stores = w.Reopen(w.T)
 	w.wantVersion("the late copy", w.applyVersion(write("post_7", 41, "liked")), version.Stale, a)
 	check(w, "last", describeVersion(w.lastVersion(phone)), describeVersion(markOf(a)))
+	check(w, "recent", describeVersions(w.recentVersions(phone, version.Mark{}, 9)), describeVersions([]version.Mark{*markOf(a)}))
 }
 
 func versionEnded(w *world) {
@@ -384,6 +387,7 @@ func versionRollsBack(w *world) {
 		w.Fatalf("got error %v, want %v", err, rollback)
 	}
 	check(w, "the mark", describeVersion(w.lookVersion(phone, "post_7")), "no mark")
+	check(w, "recent marks", len(w.recentVersions(phone, version.Mark{}, 9)), 0)
 	like := write("post_7", 41, "liked")
 	w.wantVersion("an older one", w.applyVersion(like), version.Applied, like)
 }

@@ -21,6 +21,8 @@ func versionFaults() []Saboteur {
 		{"version-mismatch-is-repeat", "another meaning is told that it is the last write", "OneVersionWithTwoMeaningsIsRefused", inVersions(func(s version.Store) version.Store { return versionSays{s, version.Mismatch} })},
 		{"version-repeat-is-renewed", "a repeat is answered with its own outcome, not the recorded one", "RepeatIsAnsweredWithWhatWasRecorded", inVersions(func(s version.Store) version.Store { return versionRenews{s} })},
 		{"version-last-is-latest", "Last is what was applied last, whatever its version", "LastIsTheHighestVersionOfTheLine", inVersions(func(s version.Store) version.Store { return &versionLatest{Store: s} })},
+		{"version-recent-cuts-ties", "a page of Recent begins below the version of the page before", "RecentGoesFromTheHighestDown", inVersions(func(s version.Store) version.Store { return versionPages{s, 0} })},
+		{"version-recent-repeats", "a page of Recent begins at the version of the page before", "RecentGoesFromTheHighestDown", inVersions(func(s version.Store) version.Store { return versionPages{s, 1} })},
 		{"version-check-then-act", "a write is compared in one step and made in another", "VersionsAtOnceEndAtTheHighest", inVersions(func(s version.Store) version.Store {
 			return &versionTwoSteps{Store: s, made: map[string]version.Mark{}}
 		})},
@@ -147,6 +149,19 @@ func (v *versionLatest) Last(_ context.Context, l version.Line) (*version.Mark, 
 	}
 	m.Value = append([]byte(nil), m.Value...)
 	return &m, nil
+}
+
+// versionPages pages by the version alone.
+type versionPages struct {
+	version.Store
+	add int64
+}
+
+func (v versionPages) Recent(ctx context.Context, l version.Line, after version.Mark, limit int) ([]version.Mark, error) {
+	if after.Version > 0 && after.Version < 1<<62 {
+		after = version.Mark{Version: after.Version + v.add}
+	}
+	return v.Store.Recent(ctx, l, after, limit)
 }
 
 type versionTwoSteps struct {
