@@ -95,7 +95,7 @@ type Stores struct {
 	Hops       Hops
 	// RefundList lists refunds over all payments; the reconciliation needs it.
 	RefundList RefundList
-	// Versions keeps the last action of each device.
+	// Versions keeps the numbered actions of each device.
 	Versions version.Store
 	// Janitor cleans up.
 	Janitor Janitor

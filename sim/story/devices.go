@@ -52,7 +52,7 @@ func (st *stage) learns(a Answer, body reply) {
 	if st.counter == nil {
 		return // a phone that never counted
 	}
-	st.note(st.counter.Restore(background, body.Action))
+	st.note(st.counter.Restore(background, body.Counter))
 	n, err := st.count()
 	st.note(err)
 	st.ends = append(st.ends, End{"the device's next number", fmt.Sprint(n)})

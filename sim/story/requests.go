@@ -120,8 +120,10 @@ func amountOf(body []byte) int64 {
 // reply is what the story reads of an answer.
 type reply struct {
 	Code, State string
-	// Action and Payment are those of a device's last action.
+	// Action and Payment are those of a device's last action, Counter is its highest
+	// number.
 	Action  int64
+	Counter int64
 	Payment struct{ ID, State string }
 }
 
