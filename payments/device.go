@@ -18,7 +18,7 @@ import (
 // before it lets its user act again (mission C6). The number orders nothing and stops
 // nothing; the key does that.
 //
-// A number is kept before its payment is charged, and a payment that was certainly not
+// A number is kept before its payment is claimed, and a payment that was certainly not
 // charged is released, with its key, so that it can be sent again. Then its number leads
 // nowhere, and the last action is the one with the highest number that leads to a
 // payment. Numbers are read before payments, so an accepted payment that stays is never
@@ -74,7 +74,7 @@ type acceptedAction struct {
 	PaymentID retryproof.ID `json:"payment_id"`
 }
 
-// accept keeps which payment has the device's number, before anything is charged. An
+// accept keeps which payment has the device's number, before anything is claimed. An
 // older number than the last runs like any other.
 //
 // The mark's subject is the number. So each number has a mark of its own, which nothing
@@ -93,10 +93,13 @@ func (s *System) accept(ctx context.Context, d deviceAction, p Payment) error {
 		Line:    version.Line{Stream: streamPayments, Caller: p.Caller, Device: d.device},
 		Subject: strconv.FormatInt(d.number, 10), Version: d.number, Action: string(p.ID), Value: value, Now: s.deps.Clock.Now(),
 	})
-	if err == nil && got.Verdict == version.Mismatch {
-		err = invalid("the device has used this number for another payment: ask for its last action, and count on from there")
+	switch {
+	case err != nil:
+		return retryproof.Refused(retryproof.CodeUnavailable, "the device's action could not be recorded; nothing ran", err)
+	case got.Verdict == version.Mismatch:
+		return invalid("the device has used this number for another payment: ask for its last action, and count on from there")
 	}
-	return err
+	return nil
 }
 
 // lastActionBody is the answer to "what was my last action?".

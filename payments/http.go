@@ -47,7 +47,13 @@ func (s *System) readOrder(r *http.Request, body []byte) (httpkey.Meaning, error
 		return httpkey.Meaning{}, err
 	}
 	id := retryproof.Of("pay", retryproof.Scope{Endpoint: endpointPayments, Caller: caller, Key: key})
-	return httpkey.Meaning{Fingerprint: order.Fingerprint(), GuardID: id, Row: order.payment(id, caller), Value: device}, nil
+	p := order.payment(id, caller)
+	// Before the claim: a payment without its mark could be charged by a sweep and then
+	// not be the device's last action. A mark without its payment says nothing.
+	if err := s.accept(r.Context(), device, p); err != nil {
+		return httpkey.Meaning{}, err
+	}
+	return httpkey.Meaning{Fingerprint: order.Fingerprint(), GuardID: id, Row: p}, nil
 }
 
 // create runs a payment that this request owns. The settlement stores the answer;
@@ -57,12 +63,6 @@ func (s *System) create(w http.ResponseWriter, r *http.Request) {
 	p, ok := a.Guard().Row.(Payment)
 	if !ok {
 		httpkey.ProblemOf(retryproof.Refused(retryproof.CodeUnavailable, "the payment's record has no payment", nil)).Write(w)
-		return
-	}
-	device, _ := httpkey.ValueFrom(r.Context()).(deviceAction)
-	if err := s.accept(r.Context(), device, p); err != nil {
-		httpkey.NotDone(r.Context())
-		writeError(w, err)
 		return
 	}
 	if _, err := s.charge(r.Context(), a, p); err != nil {
