@@ -96,7 +96,7 @@ func TestTheStoryIsSteppedThroughAndAnotherDesignChargesTwice(t *testing.T) {
 	}
 	p.screenshot("story-naive")
 	p.choose("six-ways")
-	p.await(`document.querySelectorAll('#ways tbody tr').length === 6 && document.getElementById('picture').hidden`)
+	p.await(`document.querySelectorAll('#ways tbody tr').length === 7 && document.getElementById('picture').hidden`)
 	p.screenshot("story-six-ways")
 }
 
