@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -10,6 +11,11 @@ import (
 	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/store/postgres"
 )
+
+// simTables are emptied between two worlds: all that a store has, and no table of
+// somebody else's that may be beside them.
+var simTables = []string{"claims", "guards", "payments", "refunds", "evidence", "postings", "accounts", "outbox", "inbox", "notifications",
+	"sightings", "sagas", "saga_marks", "versions", "locators"}
 
 // openSimPostgres opens a database for worlds that follow each other; it is emptied
 // between two of them. A database that holds payments is refused.
@@ -33,7 +39,7 @@ func openSimPostgres(ctx context.Context, url string) (*simStores, error) {
 	}
 	stores := s.Payments()
 	clear := func() error {
-		_, err := pool.Exec(ctx, "TRUNCATE claims, guards, payments, postings, accounts, outbox, inbox, notifications, sightings")
+		_, err := pool.Exec(ctx, "TRUNCATE "+strings.Join(simTables, ", "))
 		return err
 	}
 	return &simStores{close: closeAll, fresh: func() (*payments.Stores, func(), error) {
