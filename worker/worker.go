@@ -78,8 +78,8 @@ func Run(ctx context.Context, config Config, loops ...Loop) {
 	for _, l := range loops {
 		running.Add(1)
 		go func() {
-			defer running.Done()
 			l.run(ctx, stepCtx, config)
+			running.Done() // not deferred: a panic must not let Run return before the process ends
 		}()
 	}
 	running.Wait()
