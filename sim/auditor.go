@@ -80,6 +80,9 @@ type facts struct {
 	settledAs effect.State
 	settledAt time.Duration
 	events    int
+	// state is the ledger's, due when a resolver may ask.
+	state effect.State
+	due   time.Time
 	// saved500: the processor keeps a 500, or a refund's refusal, for its key. Without
 	// a charge nobody can ever prove what became of it: it stays UNKNOWN, rightly.
 	saved500 bool
@@ -98,9 +101,11 @@ type auditor struct {
 	w        *World
 	payments []*facts
 	refunds  []*facts
-	byID     map[string]*facts
-	intents  []*Intent
-	byName   map[string]*Intent
+	// unfinished have no final state in the ledger.
+	unfinished []*facts
+	byID       map[string]*facts
+	intents    []*Intent
+	byName     map[string]*Intent
 	// byOrder and orders are by the buyer and the order's name; orders are the
 	// charges, over all payment ids.
 	byOrder map[string]*Intent
@@ -250,16 +255,17 @@ func (a *auditor) settled(f *facts, s effect.Settle, out effect.Settled) {
 	if f.of == "" {
 		a.attribute(f)
 	}
+	a.guarded(f, out.Guard)
+	if out.Moved {
+		a.w.stored(s)
+	}
 	switch {
 	case out.Moved && s.To.Final():
-		a.w.poke("relay")
 		f.events += len(s.Events)
 		f.byOther = s.Claim == nil
 		a.becomes(f, s.To)
 	case out.Moved && f.settledAs != "" && !a.blind:
 		a.harm(HarmContradictory, "%s was %s and became %s", s.ID, f.settledAs, s.To)
-	case out.Moved && s.To == effect.Unknown:
-		a.w.poke("resolver")
 	}
 }
 
@@ -290,7 +296,6 @@ func (a *auditor) sent(m queue.Message) {
 	if f.settledAs != effect.Succeeded {
 		a.harm(HarmContradictory, "event %s was sent and what it is about is %q", m.ID, f.settledAs)
 	}
-	a.w.poke("worker")
 }
 
 // applied: a worker's transaction was committed.

@@ -27,12 +27,15 @@ func (q queueSeam) Send(ctx context.Context, m queue.Message) error {
 		w.counts.Copies++
 		w.After(w.extent(2*time.Second), func() {
 			_ = q.in.Send(background, m)
+			w.stir("worker")
 			w.trace.add(w.now, q.x.p.Name, "queue send", "copy", m.ID)
 		})
 	}
 	_, err := call(q.x, ctx, "queue", "queue send", m.ID, func() (struct{}, error) {
 		w.audit.sent(m)
-		return struct{}{}, q.in.Send(background, m)
+		err := q.in.Send(background, m)
+		w.stir("worker")
+		return struct{}{}, err
 	})
 	return err
 }
@@ -52,12 +55,20 @@ func (q queueSeam) Receive(ctx context.Context, limit int) ([]queue.Delivery, er
 }
 
 func (q queueSeam) Finish(ctx context.Context, d queue.Delivery) error {
-	_, err := call(q.x, ctx, "queue", "queue finish", d.ID, func() (struct{}, error) { return struct{}{}, q.in.Finish(background, d) })
+	_, err := call(q.x, ctx, "queue", "queue finish", d.ID, func() (struct{}, error) {
+		err := q.in.Finish(background, d)
+		q.x.w.stir("worker") // for the next of its group
+		return struct{}{}, err
+	})
 	return err
 }
 
 func (q queueSeam) Retry(ctx context.Context, d queue.Delivery, delay time.Duration) error {
-	_, err := call(q.x, ctx, "queue", "queue retry", d.ID, func() (struct{}, error) { return struct{}{}, q.in.Retry(background, d, delay) })
+	_, err := call(q.x, ctx, "queue", "queue retry", d.ID, func() (struct{}, error) {
+		err := q.in.Retry(background, d, delay)
+		q.x.w.stir("worker")
+		return struct{}{}, err
+	})
 	return err
 }
 

@@ -91,6 +91,11 @@ func (p *Process) resumeAfterPause() {
 // Epoch is the beginning of virtual time as clocks show it.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// trueTime is when the process's clock shows a time.
+func (p *Process) trueTime(shown time.Time) time.Duration {
+	return time.Duration(float64(shown.Sub(Epoch)-p.offset) / (1 + p.drift))
+}
+
 // clockNow is what the process's clock shows.
 func (p *Process) clockNow() time.Time {
 	if p.dead {

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -264,11 +263,7 @@ func (w *World) Phones() *pushemulator.Emulator { return w.phones }
 
 // QueueStats is what the queue in memory holds and has seen.
 func (w *World) QueueStats() queuememory.Stats {
-	q, ok := w.queue.(*queuememory.Queue)
-	if !ok {
-		panic(fmt.Sprintf("sim: the queue is a %T", w.queue))
-	}
-	return q.Stats()
+	return w.queue.Stats()
 }
 
 // Harm is the first harm that the auditor saw, nil when there was none.

@@ -36,7 +36,7 @@ type effects struct {
 func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error) {
 	return reach(e.x, ctx, "store", "begin", string(b.GuardID), e, b, func(e effects, b effect.Begin) (effect.Seen, error) {
 		seen, err := e.in.Begin(background, b)
-		if err == nil && b.Void && seen.Guard != nil && seen.Guard.State == effect.Void {
+		if e.saw(seen, err); err == nil && b.Void && seen.Guard != nil && seen.Guard.State == effect.Void {
 			a := e.x.w.audit
 			a.becomes(a.factsOf(seen.Guard, e.refunds), effect.Void)
 		}
@@ -44,8 +44,19 @@ func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error)
 	})
 }
 
+// saw notes what became of a guard.
+func (e effects) saw(seen effect.Seen, err error) {
+	if a := e.x.w.audit; err == nil && seen.Guard != nil {
+		a.guarded(a.factsOf(seen.Guard, e.refunds), seen.Guard)
+	}
+}
+
 func (e effects) Adopt(ctx context.Context, a effect.Adopt) (effect.Seen, error) {
-	return reach(e.x, ctx, "store", "adopt", string(a.GuardID), e, a, func(e effects, a effect.Adopt) (effect.Seen, error) { return e.in.Adopt(background, a) })
+	return reach(e.x, ctx, "store", "adopt", string(a.GuardID), e, a, func(e effects, a effect.Adopt) (effect.Seen, error) {
+		seen, err := e.in.Adopt(background, a)
+		e.saw(seen, err)
+		return seen, err
+	})
 }
 
 func (e effects) Settle(ctx context.Context, s effect.Settle) (effect.Settled, error) {
@@ -75,7 +86,13 @@ func (e effects) Complete(ctx context.Context, c effect.Completion) (bool, error
 }
 
 func (e effects) Release(ctx context.Context, r effect.Release) (bool, error) {
-	return reach(e.x, ctx, "store", "release", string(r.GuardID), e, r, func(e effects, r effect.Release) (bool, error) { return e.in.Release(background, r) })
+	return reach(e.x, ctx, "store", "release", string(r.GuardID), e, r, func(e effects, r effect.Release) (bool, error) {
+		gone, err := e.in.Release(background, r)
+		if err == nil && gone {
+			e.x.w.audit.released(string(r.GuardID))
+		}
+		return gone, err
+	})
 }
 
 func (e effects) Look(ctx context.Context, l effect.Look) (effect.Seen, error) {
@@ -101,19 +118,41 @@ type box struct {
 }
 
 func (b box) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, error) {
-	return reach(b.x, ctx, "store", "outbox claim", "", b, c, func(b box, c outbox.Claim) ([]outbox.Row, error) { return b.in.Claim(background, c) })
+	return reach(b.x, ctx, "store", "outbox claim", "", b, c, func(b box, c outbox.Claim) ([]outbox.Row, error) {
+		got, err := b.in.Claim(background, c)
+		b.x.w.claimed(c, got)
+		return got, err
+	})
 }
 
 func (b box) Delete(ctx context.Context, relay, eventID string) (bool, error) {
-	return call(b.x, ctx, "store", "outbox delete", eventID, func() (bool, error) { return b.in.Delete(background, relay, eventID) })
+	return call(b.x, ctx, "store", "outbox delete", eventID, func() (bool, error) {
+		deleted, err := b.in.Delete(background, relay, eventID)
+		if err == nil && deleted {
+			b.x.w.gone(eventID)
+		}
+		return deleted, err
+	})
 }
 
 func (b box) Defer(ctx context.Context, d outbox.Defer) (bool, error) {
-	return reach(b.x, ctx, "store", "outbox defer", d.EventID, b, d, func(b box, d outbox.Defer) (bool, error) { return b.in.Defer(background, d) })
+	return reach(b.x, ctx, "store", "outbox defer", d.EventID, b, d, func(b box, d outbox.Defer) (bool, error) {
+		deferred, err := b.in.Defer(background, d)
+		if err == nil && deferred {
+			b.x.w.free(d.EventID, d.NextAt)
+		}
+		return deferred, err
+	})
 }
 
 func (b box) Park(ctx context.Context, p outbox.Park) (bool, error) {
-	return reach(b.x, ctx, "store", "outbox park", p.EventID, b, p, func(b box, p outbox.Park) (bool, error) { return b.in.Park(background, p) })
+	return reach(b.x, ctx, "store", "outbox park", p.EventID, b, p, func(b box, p outbox.Park) (bool, error) {
+		parked, err := b.in.Park(background, p)
+		if err == nil && parked {
+			b.x.w.gone(p.EventID)
+		}
+		return parked, err
+	})
 }
 
 func (b box) Redrive(ctx context.Context, r outbox.Redrive) (bool, error) {

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -10,7 +10,6 @@ import (
 	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/psp/emulator"
 	pushemulator "github.com/retryproof/retryproof/push/emulator"
-	"github.com/retryproof/retryproof/queue"
 	queuememory "github.com/retryproof/retryproof/queue/memory"
 	"github.com/retryproof/retryproof/store/memory"
 )
@@ -68,7 +67,7 @@ type World struct {
 	audit     *auditor
 
 	stores payments.Stores
-	queue  queue.Queue
+	queue  *queuememory.Queue
 	core   *emulator.Core
 	phones *pushemulator.Emulator
 	// outside never dies: the processor, the push provider, the network. Nor does the
@@ -77,6 +76,9 @@ type World struct {
 	nodes                        []*Node
 	processes                    []*Process
 	pumping                      bool
+	// rows is what is in the outbox; margin is the system's.
+	rows   rows
+	margin time.Duration
 	// losing are the numbers of replies of the processor that a story loses.
 	losing map[string]int
 	// served are requests to use again.
@@ -95,8 +97,10 @@ type Node struct {
 	Name   string
 	p      *Process
 	System *payments.System
-	// idle is what its loop waits for; a poke ends the wait.
-	idle *future
+	// resting is its loop's task while it rests: not before notBefore, until restless
+	// at the latest, and lag after something is due.
+	resting                  *task
+	notBefore, restless, lag time.Duration
 	// loops says that its loops run by themselves.
 	loops bool
 }
@@ -106,7 +110,7 @@ func (n *Node) Process() *Process { return n.p }
 
 // NewWorld makes a world without nodes.
 func NewWorld(o Options) (*World, error) {
-	w := &World{Scheduler: NewScheduler(o.Seed), options: o, chaos: o.Chaos, losing: map[string]int{}}
+	w := &World{Scheduler: NewScheduler(o.Seed), options: o, chaos: o.Chaos, losing: map[string]int{}, margin: cmp.Or(o.Config.Margin, time.Second)}
 	w.trace.Keep = o.KeepTrace
 	w.audit = newAuditor(w)
 	w.outside = NewProcess(w.Scheduler, "outside", 0, 0)
@@ -124,11 +128,10 @@ func NewWorld(o Options) (*World, error) {
 			w.stores = t.Stores(w.stores)
 		}
 	}
-	q, err := queuememory.New(w.outside.Clock(), o.Queue)
-	if err != nil {
+	var err error
+	if w.queue, err = queuememory.New(w.outside.Clock(), o.Queue); err != nil {
 		return nil, err
 	}
-	w.queue = q
 	w.core, err = emulator.New(background, emulator.Config{Clock: w.processor.Clock(), KeyMemory: o.KeyMemory, Deliverer: deliverer{w}})
 	if err != nil {
 		return nil, err
@@ -152,7 +155,7 @@ func (w *World) Boot(role, name string, loops bool) (*Node, error) {
 		i = len(w.nodes) - 1
 	}
 	n := w.nodes[i]
-	n.p = NewProcess(w.Scheduler, name, 0, 0)
+	n.p, n.resting = NewProcess(w.Scheduler, name, 0, 0), nil
 	w.skew(n.p)
 	w.processes = append(slices.DeleteFunc(w.processes, (*Process).Dead), n.p)
 	x := &seam{w, n.p}
@@ -216,51 +219,6 @@ func (w *World) restart(p *Process) {
 			panic(err) // the same configuration worked before
 		}
 	})
-}
-
-// startLoop runs the node's step again and again: soon again after work, after a
-// pause that grows while there is none, and at once when poked. A poke does not
-// shorten the pauses that follow: what it told of was done by whoever came first.
-func (w *World) startLoop(n *Node) {
-	step := n.System.WorkOnce
-	switch n.Role {
-	case "api":
-		return
-	case "relay":
-		step = func(ctx context.Context) (int, error) { return n.System.RelayOnce(ctx, 0) }
-	case "resolver":
-		step = n.System.ResolveOnce
-	}
-	p := n.p
-	w.Go(p, w.upTo(50*time.Millisecond), func() {
-		const shortest, afterError, longest = 50 * time.Millisecond, time.Second, 2 * time.Minute
-		pause := shortest
-		n.idle = &future{w: w}
-		for {
-			done, err := step(background)
-			switch {
-			case done > 0:
-				pause = shortest
-			case err != nil:
-				pause = min(pause, afterError)
-			}
-			// A poke during the step has resolved the future: there may be more.
-			if !n.idle.await(background, p, pause) {
-				pause = min(16*pause, longest)
-			}
-			n.idle = &future{w: w}
-		}
-	})
-}
-
-// poke tells the nodes of a role that there may be work, except the one that says so.
-func (w *World) poke(role string) {
-	for _, n := range w.nodes {
-		self := w.current != nil && w.current.process == n.p
-		if n.Role == role && n.idle != nil && !n.p.dead && !self {
-			n.idle.resolve()
-		}
-	}
 }
 
 // Node returns a node by its name, nil when there is none.

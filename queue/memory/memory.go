@@ -288,6 +288,22 @@ func (q *Queue) Stats() Stats {
 	return s
 }
 
+// NextDue is when a Receive finds a message, given no other call before; false when
+// there is none to wait for. It lets whoever runs a queue in virtual time skip what
+// would find nothing.
+func (q *Queue) NextDue() (time.Time, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.advance()
+	switch {
+	case q.ready.len() > 0:
+		return q.now, true
+	case len(q.blocked.heap) > 0:
+		return q.blocked.heap[0].until, true
+	}
+	return time.Time{}, false
+}
+
 // advance moves the queue to the clock's now: it forgets ids whose window has
 // passed and makes groups due whose timeout or delay has.
 func (q *Queue) advance() {
