@@ -74,7 +74,7 @@ func writeAnswer(w http.ResponseWriter, r *http.Request, a effect.Answer) {
 	h := w.Header()
 	for name, values := range a.Header { // order: each name by itself
 		if stays(name) { // another version may have stored more
-			h[name] = slices.Clone(values) // none: suppressed
+			h[name] = slices.Clip(values) // none: suppressed; clipped, since somebody may add to it
 		}
 	}
 	if !bodyAllowed(a.Status) {

@@ -38,7 +38,7 @@ const maxExponent = 1_000_000_000
 // outermost object, "/a/b" (RFC 6901) one further inside, through objects only.
 // They are still checked.
 func CanonicalJSON(text []byte, ignore ...string) ([]byte, error) {
-	c := canonicalizer{in: text, out: make([]byte, 0, len(text))}
+	c := canonicalizer{in: text, src: string(text), out: make([]byte, 0, len(text))}
 	for _, name := range ignore {
 		if !strings.HasPrefix(name, "/") {
 			name = "/" + pointerEscape(name)
@@ -72,7 +72,7 @@ func (m Member) Text() (string, bool) {
 // ObjectMembers returns the members of a JSON object, in the order in which they
 // were sent. It refuses what [CanonicalJSON] refuses, and any text that is no object.
 func ObjectMembers(text []byte) ([]Member, error) {
-	c := canonicalizer{in: text, out: make([]byte, 0, len(text)), keep: true, kept: make([]Member, 0, 8)}
+	c := canonicalizer{in: text, src: string(text), out: make([]byte, 0, len(text)), keep: true, kept: make([]Member, 0, 8)}
 	if err := c.whole(); err != nil {
 		return nil, err
 	}
@@ -84,6 +84,7 @@ func ObjectMembers(text []byte) ([]Member, error) {
 
 type canonicalizer struct {
 	in     []byte
+	src    string // in, for the parts of it that are kept; empty when none are
 	at     int
 	out    []byte
 	ignore []string // JSON pointers
@@ -225,11 +226,17 @@ func (c *canonicalizer) member(depth int, path string, start int, members *[]mem
 	if c.peek() != '"' {
 		return c.bad("a member name in quotes is expected")
 	}
+	from := c.at + 1
 	text, err := c.text()
 	if err != nil {
 		return err
 	}
-	name := string(text)
+	name := ""
+	if plain := c.src[from : c.at-1]; len(plain) == len(text) { // an escape is longer than what it says
+		name = plain
+	} else {
+		name = string(text)
+	}
 	c.space()
 	if c.peek() != ':' {
 		return c.bad("':' is expected after a member name")
@@ -369,7 +376,7 @@ func (c *canonicalizer) digits() string {
 	for c.at < len(c.in) && c.in[c.at] >= '0' && c.in[c.at] <= '9' {
 		c.at++
 	}
-	return string(c.in[from:c.at])
+	return c.src[from:c.at]
 }
 
 // text reads a string, from its opening quote. It may be a part of the input.

@@ -249,12 +249,8 @@ func bodyOfRefund(r Refund) refundBody {
 // renderRefund makes the answer of a refund: 201 when the money is on its way back,
 // 402 when it definitely is not, 202 with a Location while nobody knows.
 func renderRefund(r Refund) effect.Answer {
-	body, err := json.Marshal(bodyOfRefund(r))
-	if err != nil {
-		panic("payments: a refund of strings and integers cannot be encoded: " + err.Error())
-	}
-	a := effect.Answer{Status: http.StatusAccepted, Body: append(body, '\n'), Header: map[string][]string{
-		"Content-Type": {"application/json"}, "Location": {"/payments/" + string(r.PaymentID) + "/refunds"}, "Cache-Control": {"no-store"},
+	a := effect.Answer{Status: http.StatusAccepted, Body: textOfRefund(r), Header: map[string][]string{
+		"Content-Type": jsonType, "Location": {"/payments/" + string(r.PaymentID) + "/refunds"}, "Cache-Control": noStore,
 	}}
 	switch r.State {
 	case effect.Succeeded:

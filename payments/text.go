@@ -54,6 +54,20 @@ func textOf(p Payment) []byte {
 	return append(b, '}', '\n')
 }
 
+// textOfRefund is refundBody as a line of JSON.
+func textOfRefund(r Refund) []byte {
+	b := make([]byte, 0, 256)
+	b = appendText(append(b, `{"id":`...), string(r.ID))
+	b = appendMember(b, "payment_id", string(r.PaymentID))
+	b = appendMember(b, "state", publicState(r.State))
+	b = appendAmount(b, r.Amount)
+	b = appendMember(b, "currency", r.Currency)
+	if r.FailureCode != "" {
+		b = appendMember(b, "failure_code", r.FailureCode)
+	}
+	return append(b, '}', '\n')
+}
+
 // succeededBody is the body of the event that announces a payment.
 func succeededBody(p Payment) []byte {
 	b := make([]byte, 0, 256)

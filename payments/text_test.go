@@ -29,6 +29,11 @@ func FuzzTextsAreThoseOfEncodingJSON(f *testing.F) {
 		if got := textOf(p); err != nil || !bytes.Equal(got, append(want, '\n')) {
 			t.Errorf("got %s, want %s", got, want)
 		}
+		r := Refund{ID: retryproof.ID(id), PaymentID: retryproof.ID(order), State: effect.Succeeded, Amount: amount, Currency: currency, FailureCode: decline}
+		want, err = json.Marshal(bodyOfRefund(r))
+		if got := textOfRefund(r); err != nil || !bytes.Equal(got, append(want, '\n')) {
+			t.Errorf("got %s, want %s", got, want)
+		}
 		want, err = json.Marshal(succeededText{p.ID, caller, order, merchant, amount, currency})
 		got := succeededBody(p)
 		if err != nil || !bytes.Equal(got, want) {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -9,14 +8,6 @@ import (
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
 )
-
-// paymentText is what requests and answers say of a payment, and of a refund.
-type paymentText struct {
-	ID, State string
-	OrderID   string `json:"order_id"`
-	PaymentID string `json:"payment_id"`
-	Amount    int64
-}
 
 // answered: the API answered a request that its handler saw at the given time.
 func (a *auditor) answered(m Message, r Reply, seen time.Duration) {
@@ -45,8 +36,8 @@ func (a *auditor) answeredPayment(m Message, r Reply, seen time.Duration) {
 		return
 	}
 	asked := a.askedFor(m)
-	var p paymentText
-	if json.Unmarshal(r.Body, &p) != nil {
+	p, ok := readPayment(r.Body)
+	if !ok {
 		a.harm(HarmContradictory, "%s was answered %d with a body that is no payment", m.Label, r.Status)
 		return
 	}
@@ -61,9 +52,10 @@ func (a *auditor) answeredPayment(m Message, r Reply, seen time.Duration) {
 func (a *auditor) askedFor(m Message) *paymentText {
 	asked := a.asked[string(m.Body)]
 	if asked == nil {
-		asked = &paymentText{}
+		read, ok := readPayment(m.Body)
+		asked = &read
 		a.asked[string(m.Body)] = asked
-		if len(m.Body) > 0 && json.Unmarshal(m.Body, asked) != nil {
+		if len(m.Body) > 0 && !ok {
 			a.harm(HarmContradictory, "%s asked with a body that nobody can read", m.Label)
 		}
 	}
@@ -76,15 +68,31 @@ func (a *auditor) othersAnswer(m Message, p paymentText) {
 	if i := a.byName[name]; i != nil && p.OrderID != i.Order && p.OrderID != "" {
 		a.harm(HarmCrossCaller, "%s asked about order %s and was told of order %s", m.Token, i.Order, p.OrderID)
 	}
-	if about, err := a.w.stores.Ledger.Payment(background, idOf(p.ID)); err == nil && about.Caller != m.Token {
-		a.harm(HarmCrossCaller, "%s asked about %s and was told of the payment %s of %s", m.Token, m.Label, p.ID, about.Caller)
+	if caller, ok := a.callerOf(p.ID); ok && caller != m.Token {
+		a.harm(HarmCrossCaller, "%s asked about %s and was told of the payment %s of %s", m.Token, m.Label, p.ID, caller)
 	}
+}
+
+// callerOf is whose a payment is, which never changes; false while it is not there.
+func (a *auditor) callerOf(id string) (string, bool) {
+	f := a.byID[id]
+	if f != nil && f.caller != "" {
+		return f.caller, true
+	}
+	p, err := a.w.stores.Ledger.Payment(background, idOf(id))
+	if err != nil {
+		return "", false
+	}
+	if f != nil {
+		f.caller = p.Caller
+	}
+	return p.Caller, true
 }
 
 // answeredQuestion: somebody was told what became of a key.
 func (a *auditor) answeredQuestion(m Message, r Reply, seen time.Duration) {
-	var p paymentText
-	if json.Unmarshal(r.Body, &p) != nil {
+	p, ok := readPayment(r.Body)
+	if !ok {
 		a.harm(HarmContradictory, "%s was answered %d with a body that is no payment", m.Label, r.Status)
 		return
 	}
@@ -101,13 +109,13 @@ func (a *auditor) answeredRefund(m Message, r Reply, seen time.Duration) {
 	if !isOutcome(r.Status) {
 		return
 	}
-	var p paymentText
-	if json.Unmarshal(r.Body, &p) != nil || p.PaymentID == "" {
+	p, ok := readPayment(r.Body)
+	if !ok || p.PaymentID == "" {
 		a.harm(HarmContradictory, "%s was answered %d with a body that is no refund", m.Label, r.Status)
 		return
 	}
-	if about, err := a.w.stores.Ledger.Payment(background, idOf(p.PaymentID)); err == nil && about.Caller != m.Token {
-		a.harm(HarmCrossCaller, "%s asked for a refund and was told of one of %s", m.Token, about.Caller)
+	if caller, ok := a.callerOf(p.PaymentID); ok && caller != m.Token {
+		a.harm(HarmCrossCaller, "%s asked for a refund and was told of one of %s", m.Token, caller)
 	}
 	if asked := a.askedFor(m); asked.Amount != 0 && asked.Amount != p.Amount {
 		a.harm(HarmWrongAmount, "refund %s of %d was answered with %d", p.ID, asked.Amount, p.Amount)

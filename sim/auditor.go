@@ -64,7 +64,9 @@ type facts struct {
 	voided bool
 	// byOther: a final state was committed by somebody who acts on evidence.
 	byOther bool
-	// order is the buyer and the order's name, once it was charged.
+	// caller is whose payment it is, once the ledger was asked; order is the buyer and
+	// the order's name, once it was charged.
+	caller  string
 	order   string
 	charges []string
 	amount  int64
@@ -215,7 +217,7 @@ func (a *auditor) attribute(f *facts) {
 	if err != nil {
 		return
 	}
-	f.order = p.Caller + " " + p.OrderID
+	f.caller, f.order = p.Caller, p.Caller+" "+p.OrderID
 	fresh := f.charges[f.attributed:]
 	f.attributed = len(f.charges)
 	a.orders[f.order] = append(a.orders[f.order], fresh...)

@@ -20,6 +20,7 @@ type simContext struct {
 	timer    *timer
 	s        *Scheduler
 	waiting  []waiter
+	room     [2]waiter // for waiting
 	over     bool
 	why      error
 	// standard is what standard children attach to, made when the first one asks.
@@ -133,6 +134,7 @@ func endable(ctx context.Context) bool {
 // newContext returns a child that ends after d of virtual time.
 func (s *Scheduler) newContext(parent context.Context, d time.Duration, deadline time.Time) (*simContext, context.CancelFunc) {
 	c := &simContext{Context: parent, s: s, deadline: deadline}
+	c.waiting = c.room[:0]
 	if endable(parent) && parent.Err() == nil {
 		if above := simOf(parent); above != nil {
 			c.above = above

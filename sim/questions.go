@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http"
 
 	"github.com/retryproof/retryproof"
@@ -44,10 +43,7 @@ func (b *Buyer) believe(w *World, p *Process, i *Intent, question Message) {
 	case r.Status == http.StatusNotFound:
 		i.renew()
 	case r.Status == http.StatusOK:
-		var text paymentText
-		if json.Unmarshal(r.Body, &text) != nil {
-			return
-		}
+		text, _ := readPayment(r.Body)
 		switch text.State {
 		case "VOID":
 			i.leaveVoid()
@@ -58,8 +54,7 @@ func (b *Buyer) believe(w *World, p *Process, i *Intent, question Message) {
 }
 
 func paymentIn(r Reply) string {
-	var text paymentText
-	_ = json.Unmarshal(r.Body, &text) // the auditor reads it too, and says so
+	text, _ := readPayment(r.Body) // the auditor reads it too, and says so
 	return text.ID
 }
 

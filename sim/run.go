@@ -50,7 +50,7 @@ func PlanOf(seed uint64) Plan {
 	}
 	p.Options = Options{Seed: seed, Chaos: swarm(r), Jitter: time.Duration(1+r.IntN(40)) * time.Millisecond,
 		Latency: map[string]time.Duration{"net": 20 * time.Millisecond, "psp": time.Duration(r.IntN(400)) * time.Millisecond}}
-	p.Config.AnswerTTL = time.Hour
+	p.Config.AnswerTTL, p.Config.Relays = time.Hour, 1
 	if r.IntN(3) == 0 {
 		p.Config.ResolveUnknownOnly = r.IntN(2) == 0
 	}

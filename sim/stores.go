@@ -18,9 +18,23 @@ import (
 // stores puts a seam around every interface of the stores. The driver below is
 // called with a context that never ends: a call that was sent runs to its end.
 func (x *seam) stores(in payments.Stores) payments.Stores {
+	s := &struct { // in one piece: a node has them for each of its lives
+		effects, refunds effects
+		due, dueRefunds  due
+		outbox           box
+		inbox            inboxes
+		versions         versionSeam
+		notify           intents
+		books            books
+		hops             hopSeam
+		janitor          janitor
+	}{
+		effects{x, in.Effects, false}, effects{x, in.Refunds, true}, due{x, in.Due}, due{x, in.DueRefunds}, box{x, in.Outbox},
+		inboxes{x, in.Inbox}, versionSeam{x, in.Versions}, intents{x, in.Notify}, books{x, in.Ledger, in.RefundList}, hopSeam{x, in.Hops}, janitor{x, in.Janitor},
+	}
 	return payments.Stores{
-		Effects: effects{x, in.Effects, false}, Due: due{x, in.Due}, Refunds: effects{x, in.Refunds, true}, DueRefunds: due{x, in.DueRefunds}, Outbox: box{x, in.Outbox}, Inbox: inboxes{x, in.Inbox},
-		Versions: versionSeam{x, in.Versions}, Notify: intents{x, in.Notify}, Ledger: books{x, in.Ledger, in.RefundList}, RefundList: books{x, in.Ledger, in.RefundList}, Hops: hopSeam{x, in.Hops}, Janitor: janitor{x, in.Janitor},
+		Effects: &s.effects, Due: &s.due, Refunds: &s.refunds, DueRefunds: &s.dueRefunds, Outbox: &s.outbox, Inbox: &s.inbox,
+		Versions: &s.versions, Notify: &s.notify, Ledger: &s.books, RefundList: &s.books, Hops: &s.hops, Janitor: &s.janitor,
 	}
 }
 

@@ -50,14 +50,22 @@ var routes = []struct {
 	{http.MethodGet, "refunds/*", route{operation: OperationRetrieve, parse: parseOnly(nil), read: readRefund}},
 }
 
+// patterns are the segments of the routes' paths.
+var patterns = func() (all [][]string) {
+	for _, r := range routes {
+		all = append(all, strings.Split(r.path, "/"))
+	}
+	return all
+}()
+
 func findRoute(r Request) (route, *failure) {
 	path, ok := strings.CutPrefix(r.Path, "/v1/")
 	segments := strings.Split(path, "/")
 	if !ok || slices.Contains(segments, "") {
 		return route{}, unknownRoute(r)
 	}
-	for _, known := range routes {
-		pattern := strings.Split(known.path, "/")
+	for i, known := range routes {
+		pattern := patterns[i]
 		if known.method != r.Method || len(pattern) != len(segments) {
 			continue
 		}

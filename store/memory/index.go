@@ -16,6 +16,7 @@ const blockSize = 512
 type index[T any] struct {
 	compare func(a, b T) int
 	blocks  [][]T
+	spare   []T // of a block that has become empty
 }
 
 // find returns where the item is, or belongs.
@@ -43,7 +44,11 @@ func (x *index[T]) add(item T) {
 	}
 	if b == len(x.blocks) { // behind everything
 		if b == 0 || len(x.blocks[b-1]) >= blockSize {
-			x.blocks = append(x.blocks, append(make([]T, 0, 8), item))
+			if cap(x.spare) == 0 {
+				x.spare = make([]T, 0, 8)
+			}
+			x.blocks = append(x.blocks, append(x.spare, item))
+			x.spare = nil
 			return
 		}
 		x.blocks[b-1] = append(x.blocks[b-1], item)
@@ -66,6 +71,7 @@ func (x *index[T]) remove(item T) {
 	}
 	x.blocks[b] = slices.Delete(x.blocks[b], at, at+1)
 	if len(x.blocks[b]) == 0 {
+		x.spare = x.blocks[b]
 		x.blocks = slices.Delete(x.blocks, b, b+1)
 	}
 }

@@ -32,6 +32,9 @@ func newLedgerRows() ledgerRows {
 
 // entries groups the postings of one call by ref.
 func entries(postings []ledger.Posting) [][]ledger.Posting {
+	if len(postings) > 0 && !slices.ContainsFunc(postings, func(p ledger.Posting) bool { return p.Ref != postings[0].Ref }) {
+		return [][]ledger.Posting{slices.Clone(postings)} // nearly always
+	}
 	var out [][]ledger.Posting
 	for _, p := range postings {
 		at := slices.IndexFunc(out, func(e []ledger.Posting) bool { return e[0].Ref == p.Ref })
