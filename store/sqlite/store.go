@@ -21,6 +21,9 @@ import (
 	"fmt"
 
 	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/inbox"
+	"github.com/retryproof/retryproof/notify"
+	"github.com/retryproof/retryproof/outbox"
 	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/resolve"
 	"github.com/retryproof/retryproof/store/internal/record"
@@ -137,6 +140,15 @@ func (s *Store) RefundGuards() effect.Guards { return effects{s, table(record.Re
 // Due lists the generic guards that have to be asked about.
 func (s *Store) Due() resolve.Store { return effects{s, table(record.Guards)} }
 
+// Outbox is the store of events that wait to be sent.
+func (s *Store) Outbox() outbox.Store { return outboxStore{s} }
+
+// Inbox is the store of messages that were applied.
+func (s *Store) Inbox() inbox.Store { return inboxStore{s} }
+
+// Notify is the store of notification intents.
+func (s *Store) Notify() notify.Store { return notifyStore{s} }
+
 // Payments are the databases behind the payments system, all of them this one.
 func (s *Store) Payments() payments.Stores {
 	guards, refunds := effects{s, table(record.Payments)}, effects{s, table(record.Refunds)}
@@ -145,9 +157,9 @@ func (s *Store) Payments() payments.Stores {
 		Due:        guards,
 		Refunds:    refunds,
 		DueRefunds: refunds,
-		Outbox:     outboxStore{s},
-		Inbox:      inboxStore{s},
-		Notify:     notifyStore{s},
+		Outbox:     s.Outbox(),
+		Inbox:      s.Inbox(),
+		Notify:     s.Notify(),
 		Ledger:     ledgerStore{s},
 		Hops:       hopStore{s},
 		RefundList: ledgerStore{s},
