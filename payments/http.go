@@ -166,59 +166,6 @@ func (s *System) showHops(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, map[string]any{"payment_id": p.ID, "state": publicState(p.State), "hops": table})
 }
 
-// resolve answers "what became of my key?", or makes sure that it never runs (mission
-// C2): a key that nothing is known of is voided, so that an original that is still on
-// its way is refused for ever. What is in progress or not known keeps its key.
-func (s *System) resolve(w http.ResponseWriter, r *http.Request) {
-	caller, err := s.caller(r)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	key, err := retryproof.KeyFromHeader(r.Header.Values("Idempotency-Key"))
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	scope := retryproof.Scope{Endpoint: endpointPayments, Caller: caller, Key: key}
-	id := retryproof.Of("pay", scope)
-	d, err := s.engine.Resolve(r.Context(), effect.Request{Scope: scope, GuardID: id})
-	if err == nil && d.Verdict == effect.Busy {
-		err = &retryproof.Error{Outcome: retryproof.Unknown, Code: retryproof.CodeInProgress, RetryAfter: d.RetryAfter,
-			Message: "the payment with this key is being worked on", Hint: "keep the key and ask again"}
-	}
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	p, ok := Payment{}, false
-	if d.Guard != nil {
-		p, ok = d.Guard.Row.(Payment)
-	}
-	if !ok {
-		p, err = s.deps.Store.Ledger.Payment(r.Context(), id)
-	}
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	writePayment(w, p)
-}
-
-// writePayment tells what a payment is now: 202 with a Location while nobody knows,
-// 200 when it is final.
-func writePayment(w http.ResponseWriter, p Payment) {
-	setJSON(w.Header())
-	status := http.StatusOK
-	if !p.State.Final() {
-		w.Header().Set("Location", "/payments/"+string(p.ID))
-		w.Header().Set("Retry-After", "1")
-		status = http.StatusAccepted
-	}
-	w.WriteHeader(status)
-	_, _ = w.Write(renderPayment(p).Body)
-}
-
 func (s *System) balance(w http.ResponseWriter, r *http.Request) {
 	if _, err := s.caller(r); err != nil {
 		writeError(w, err)

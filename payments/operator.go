@@ -224,7 +224,7 @@ func (s *System) decidePayment(w http.ResponseWriter, r *http.Request) {
 	id := retryproof.ID(r.PathValue("id"))
 	s.decide(w, r, s.resolver, id, func(v verdictBody) (effect.Finish, error) {
 		p, err := s.deps.Store.Ledger.Payment(r.Context(), id)
-		if err == nil && p.Amount == 0 { // its key was voided before an order came
+		if err == nil && p.neverBegan() {
 			err = movedBy(p.State, p.ChargeID)
 		}
 		switch v.State {

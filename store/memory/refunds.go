@@ -16,7 +16,8 @@ func (t *table) reserve(r payments.Refund, caller string) error {
 	g := t.of.rows[r.PaymentID]
 	if g == nil || g.State != effect.Succeeded || g.Scope.Caller != caller || g.payment.Currency != r.Currency ||
 		r.Amount > g.payment.Amount-g.payment.Refunded {
-		return retryproof.Refused(retryproof.CodeExceeds, "the payment has not so much left to refund", nil)
+		return &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeExceeds, Message: "the payment has not so much left to refund",
+			Hint: "a cancel is the whole payment; what is left after a part was refunded goes back as another part"}
 	}
 	g.payment.Refunded += r.Amount
 	g.row = nil

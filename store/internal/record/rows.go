@@ -186,5 +186,6 @@ func (t Table) GivesBack(to effect.State) bool {
 
 // Exceeds is the refusal of a refund whose payment has not so much left.
 func Exceeds() error {
-	return retryproof.Refused(retryproof.CodeExceeds, "the payment has not so much left to refund", nil)
+	return &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeExceeds, Message: "the payment has not so much left to refund",
+		Hint: "a cancel is the whole payment; what is left after a part was refunded goes back as another part"}
 }
