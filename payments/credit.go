@@ -2,7 +2,6 @@ package payments
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -36,8 +35,8 @@ func (s *System) apply(ctx context.Context, d queue.Delivery) (inbox.Apply, erro
 // debit is what a "refund succeeded" event does, once: the merchant is debited and
 // the buyer's notification is recorded.
 func (s *System) debit(d queue.Delivery) (inbox.Apply, error) {
-	var e refundedEvent
-	if err := json.Unmarshal(d.Body, &e); err != nil {
+	e, err := parseRefunded(d.Body)
+	if err != nil {
 		return inbox.Apply{}, fmt.Errorf("payments: the event's body is not its JSON: %w", err)
 	}
 	if e.RefundID.Sub("SUCCEEDED") != d.ID {

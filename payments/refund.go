@@ -2,7 +2,6 @@ package payments
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -213,10 +212,7 @@ type refundedEvent struct {
 
 func (s *System) refundSucceeded(r Refund, p Payment, o RefundOutcome) effect.Finish {
 	r.State, r.RefundID = effect.Succeeded, o.RefundID
-	body, err := json.Marshal(refundedEvent{RefundID: r.ID, PaymentID: r.PaymentID, Caller: r.Caller, OrderID: p.OrderID, MerchantID: p.MerchantID, Amount: r.Amount, Currency: r.Currency})
-	if err != nil {
-		panic("payments: an event of strings and integers cannot be encoded: " + err.Error())
-	}
+	body := refundedBody(refundedEvent{RefundID: r.ID, PaymentID: r.PaymentID, Caller: r.Caller, OrderID: p.OrderID, MerchantID: p.MerchantID, Amount: r.Amount, Currency: r.Currency})
 	return effect.Finish{
 		State: effect.Succeeded, Answer: renderRefund(r), Row: o,
 		Postings: []ledger.Posting{

@@ -8,7 +8,7 @@ import (
 	"github.com/retryproof/retryproof/httpkey"
 )
 
-// The two JSON texts that every payment writes are written by hand, to the byte as
+// The JSON texts that payments and refunds write are written by hand, to the byte as
 // encoding/json writes them: by reflection they were a tenth of a payment's work.
 
 // appendText appends a string as encoding/json does. Most are plain.
@@ -96,6 +96,36 @@ func parseSucceeded(body []byte) (Payment, error) {
 	p.ID = retryproof.ID(id)
 	p.Amount, err = readAmount(members)
 	return p, err
+}
+
+// refundedBody is the body of the event that announces a refund.
+func refundedBody(e refundedEvent) []byte {
+	b := make([]byte, 0, 320)
+	b = appendText(append(b, `{"refund_id":`...), string(e.RefundID))
+	b = appendMember(b, "payment_id", string(e.PaymentID))
+	b = appendMember(b, "caller", e.Caller)
+	b = appendMember(b, "order_id", e.OrderID)
+	b = appendMember(b, "merchant_id", e.MerchantID)
+	b = appendAmount(b, e.Amount)
+	b = appendMember(b, "currency", e.Currency)
+	return append(b, '}')
+}
+
+// parseRefunded reads what refundedBody writes.
+func parseRefunded(body []byte) (refundedEvent, error) {
+	members, err := httpkey.ObjectMembers(body)
+	if err != nil {
+		return refundedEvent{}, err
+	}
+	var e refundedEvent
+	var id, payment string
+	if err := readTexts(members, textField{"refund_id", &id}, textField{"payment_id", &payment}, textField{"caller", &e.Caller},
+		textField{"order_id", &e.OrderID}, textField{"merchant_id", &e.MerchantID}, textField{"currency", &e.Currency}); err != nil {
+		return refundedEvent{}, err
+	}
+	e.RefundID, e.PaymentID = retryproof.ID(id), retryproof.ID(payment)
+	e.Amount, err = readAmount(members)
+	return e, err
 }
 
 // textField is a member that must be there and be a string.

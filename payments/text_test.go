@@ -29,13 +29,22 @@ func FuzzTextsAreThoseOfEncodingJSON(f *testing.F) {
 		if got := textOf(p); err != nil || !bytes.Equal(got, append(want, '\n')) {
 			t.Errorf("got %s, want %s", got, want)
 		}
+		refunded := refundedEvent{retryproof.ID(id), retryproof.ID(method), caller, order, merchant, amount, currency}
+		want, err = json.Marshal(refunded)
+		got := refundedBody(refunded)
+		if err != nil || !bytes.Equal(got, want) || json.Unmarshal(got, &refunded) != nil {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if read, err := parseRefunded(got); amount >= 0 && (err != nil || read != refunded) {
+			t.Errorf("got %+v %v, want %+v", read, err, refunded)
+		}
 		r := Refund{ID: retryproof.ID(id), PaymentID: retryproof.ID(order), State: effect.Succeeded, Amount: amount, Currency: currency, FailureCode: decline}
 		want, err = json.Marshal(bodyOfRefund(r))
 		if got := textOfRefund(r); err != nil || !bytes.Equal(got, append(want, '\n')) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		want, err = json.Marshal(succeededText{p.ID, caller, order, merchant, amount, currency})
-		got := succeededBody(p)
+		got = succeededBody(p)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("got %s, want %s", got, want)
 		}

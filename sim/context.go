@@ -17,12 +17,15 @@ type simContext struct {
 	context.Context
 	above    *simContext
 	deadline time.Time
-	timer    *timer
-	s        *Scheduler
-	waiting  []waiter
-	room     [2]waiter // for waiting
-	over     bool
-	why      error
+	// at is the deadline in true time. A timer is set only when somebody may wait
+	// beyond it: most contexts are over long before.
+	at      time.Duration
+	timer   *timer
+	s       *Scheduler
+	waiting []waiter
+	room    [2]waiter // for waiting
+	over    bool
+	why     error
 	// standard is what standard children attach to, made when the first one asks.
 	standard context.Context
 	stop     context.CancelCauseFunc
@@ -47,7 +50,7 @@ func (c *simContext) Value(key any) any {
 	if key == (contextKey{}) {
 		return c
 	}
-	if c.over { // context.Cause asks this way, and must not find a parent's
+	if c.isOver() { // context.Cause asks this way, and must not find a parent's
 		return c.std().Value(key)
 	}
 	if c.standard != nil {
@@ -65,8 +68,10 @@ func (c *simContext) Done() <-chan struct{} { return c.std().Done() }
 func (c *simContext) std() context.Context {
 	if c.standard == nil {
 		c.standard, c.stop = context.WithCancelCause(c.Context)
-		if c.over {
+		if c.isOver() {
 			c.stop(c.why)
+		} else {
+			c.arm()
 		}
 	}
 	return c.standard
@@ -75,7 +80,7 @@ func (c *simContext) std() context.Context {
 // Err is the cause: a virtual deadline is DeadlineExceeded.
 func (c *simContext) Err() error {
 	switch {
-	case !c.over:
+	case !c.isOver():
 		return c.Context.Err()
 	case errors.Is(c.why, context.DeadlineExceeded):
 		return context.DeadlineExceeded
@@ -84,10 +89,35 @@ func (c *simContext) Err() error {
 }
 
 func (c *simContext) cause() error {
-	if c.over {
+	if c.isOver() {
 		return c.why
 	}
 	return context.Cause(c.Context)
+}
+
+// isOver reports whether the context has ended, which it may find out now.
+func (c *simContext) isOver() bool {
+	if !c.over && c.s.now >= c.at {
+		c.end(context.DeadlineExceeded)
+	}
+	return c.over
+}
+
+// arm lets the context end by itself at its deadline.
+func (c *simContext) arm() {
+	if c.timer == nil && !c.over {
+		c.timer = c.s.at(c.at, nil, nil)
+		c.timer.context = c
+	}
+}
+
+// armUntil arms what ends within a wait.
+func (c *simContext) armUntil(wake time.Duration) {
+	for ; c != nil; c = c.above {
+		if c.at <= wake {
+			c.arm()
+		}
+	}
 }
 
 // leave takes back that somebody is told of the end.
@@ -133,7 +163,7 @@ func endable(ctx context.Context) bool {
 
 // newContext returns a child that ends after d of virtual time.
 func (s *Scheduler) newContext(parent context.Context, d time.Duration, deadline time.Time) (*simContext, context.CancelFunc) {
-	c := &simContext{Context: parent, s: s, deadline: deadline}
+	c := &simContext{Context: parent, s: s, deadline: deadline, at: s.now + d}
 	c.waiting = c.room[:0]
 	if endable(parent) && parent.Err() == nil {
 		if above := simOf(parent); above != nil {
@@ -141,8 +171,6 @@ func (s *Scheduler) newContext(parent context.Context, d time.Duration, deadline
 			above.waiting = append(above.waiting, waiter{child: c})
 		}
 	}
-	c.timer = s.at(s.now+d, nil, nil)
-	c.timer.context = c
 	return c, func() { c.end(context.Canceled) }
 }
 

@@ -210,6 +210,7 @@ func (s *Scheduler) wait(c *simContext, d time.Duration) error {
 		s.park()
 		return t.cause
 	}
+	c.armUntil(s.now + d)
 	c.waiting = append(c.waiting, waiter{task: t})
 	defer c.leave(waiter{task: t})
 	s.park()

@@ -148,7 +148,7 @@ func (c *Core) announce(k *call, w *writeRecord, kind string, object any, due ti
 	j := eventJSON{ID: e.ID, Object: "event", APIVersion: c.cfg.APIVersion, Created: due.Unix(), PendingWebhooks: 1, Type: kind}
 	j.Data.Object = object
 	j.Request.ID, j.Request.IdempotencyKey = k.id, optional(k.Key)
-	e.Payload, e.said = encode(j), heard(j)
+	e.Payload, e.said = j.text(), heard(j)
 
 	op := k.route.operation
 	var early []string
