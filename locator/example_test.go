@@ -12,20 +12,23 @@ import (
 // again after it was deleted.
 func Example() {
 	ctx := context.Background()
-	store := memory.New().Locators()
+
+	items := memory.New().Locators()
 	m9 := locator.Name{Kind: "mail", Owner: "u1", ID: "m9"}
 	parse := func() {
-		r, err := store.Put(ctx, locator.Put{Name: m9, Place: "Inbox", Value: []byte("blob 9")})
-		inbox, _ := store.List(ctx, locator.List{Kind: "mail", Owner: "u1", Place: "Inbox", Limit: 10})
-		fmt.Printf("%v at %q, %d in Inbox %v\n", r.Verdict, r.Record.Place, len(inbox), err)
+		r, err := items.Put(ctx, locator.Put{Name: m9, Place: "Inbox", Value: []byte("blob 9")})
+		fmt.Printf("%v at %q, %v\n", r.Verdict, r.Record.Place, err)
 	}
-	parse()
-	_, _ = store.Move(ctx, locator.Move{Name: m9, From: "Inbox", To: "Archive", Revision: 1})
-	parse()
-	_, _ = store.Delete(ctx, locator.Delete{Name: m9})
-	parse()
+	parse() // created
+	_, _ = items.Move(ctx, locator.Move{Name: m9, From: "Inbox", To: "Archive", Revision: 1})
+	parse() // exists, at Archive
+	_, _ = items.Delete(ctx, locator.Delete{Name: m9})
+	parse() // gone
+	inbox, err := items.List(ctx, locator.List{Kind: "mail", Owner: "u1", Place: "Inbox", Limit: 10})
+	fmt.Println(len(inbox), "in Inbox", err)
 	// Output:
-	// created at "Inbox", 1 in Inbox <nil>
-	// exists at "Archive", 0 in Inbox <nil>
-	// gone at "", 0 in Inbox <nil>
+	// created at "Inbox", <nil>
+	// exists at "Archive", <nil>
+	// gone at "", <nil>
+	// 0 in Inbox <nil>
 }

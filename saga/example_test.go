@@ -9,11 +9,15 @@ import (
 	"github.com/retryproof/retryproof/clock/clocktest"
 	"github.com/retryproof/retryproof/saga"
 	"github.com/retryproof/retryproof/store/memory"
+	"github.com/retryproof/retryproof/worker"
 )
 
 // airline keeps one seat: FREE, HELD by a booking that is not final, or SOLD. HELD
 // is what other readers see of a saga in the middle, and they do not count on it.
-type airline struct{ seat, heldBy string }
+type airline struct {
+	seat, heldBy string
+	sold         func()
+}
 
 func (a *airline) hold(_ context.Context, c saga.Call) ([]byte, error) {
 	if a.seat != "FREE" && a.heldBy != c.Key {
@@ -35,6 +39,9 @@ func (a *airline) release(_ context.Context, c saga.Call) ([]byte, error) {
 func (a *airline) sell(context.Context, saga.Call) ([]byte, error) {
 	a.seat = "SOLD"
 	fmt.Println("  seat", a.seat)
+	if a.sold != nil {
+		a.sold()
+	}
 	return nil, nil
 }
 
@@ -105,4 +112,38 @@ func Example() {
 	//   charge answered
 	//   seat SOLD
 	// COMPLETED seat SOLD charges 1 <nil>
+}
+
+// The same in a program: whoever wants a booking records it, a loop does the rest.
+func ExampleRunner() {
+	ctx, stop := context.WithCancel(context.Background())
+	a, b := &airline{seat: "FREE", sold: stop}, &bank{charges: map[string]int64{}, calls: 1}
+	store := memory.New()
+
+	booking := saga.Definition{Name: "booking", Steps: []saga.Step{
+		{Name: "seat", Action: a.hold, Cancel: a.release},
+		{Name: "charge", Action: b.charge, Cancel: b.refund, CancelName: "refund"}, // book_7:charge, book_7:cancel:refund
+		{Name: "ticket", Action: a.sell},                                           // HELD becomes SOLD
+	}}
+	page := func(_ context.Context, alarm saga.Alarm) { // a call stays without an answer: tell a person
+		fmt.Println("look at", alarm.Saga.ID, alarm.Cause)
+	}
+	runner, err := saga.New(store.Sagas(), saga.Config{Alert: page}, booking)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	id := retryproof.ID("book_7") // from your own record of the booking; no ':' in it
+	rec, err := runner.Start(ctx, saga.Start{ID: id, Name: "booking", Input: []byte(`{"seat":"12A"}`)})
+	fmt.Println(rec.State, err)
+	worker.Run(ctx, worker.Config{}, worker.Loop{Name: "sagas", Step: runner.RunOnce}) // blocks until ctx ends
+
+	last, err := runner.Read(context.Background(), id)
+	fmt.Println(last.State, last.State.Final(), err)
+	// Output:
+	// RUNNING <nil>
+	//   seat HELD
+	//   charge answered
+	//   seat SOLD
+	// COMPLETED true <nil>
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/store/memory"
 	"github.com/retryproof/retryproof/version"
 )
@@ -24,6 +25,32 @@ func Example() {
 	// 41 liked: applied, now liked <nil>
 	// 42 unliked: applied, now unliked <nil>
 	// 41 liked: stale, now unliked <nil>
+}
+
+// A device counts its actions. A late copy of the first one does not undo the second.
+func ExampleCounter() {
+	ctx := context.Background()
+
+	marks := memory.New().Versions() // or sqlite, postgres
+	phone := version.Line{Stream: "likes", Caller: "u1", Device: "D1"}
+	counter, _ := version.NewCounter(&version.MemoryJournal{}, phone) // OpenFileJournal(dir) on a device
+	var sent []version.Write
+	for _, state := range []string{"liked", "unliked"} {
+		n, _ := counter.Next(ctx) // once per action, kept with its key
+		sent = append(sent, version.Write{Line: phone, Subject: "post 7", Version: n,
+			Action: fmt.Sprint("act_", n), Value: []byte(state), Now: clock.System().Now()})
+	}
+	for _, w := range append(sent, sent[0]) { // the first once more, last
+		r, err := marks.Apply(ctx, w)
+		fmt.Println(r.Verdict, string(r.Mark.Value), err) // applied, repeat, stale or mismatch; what stands
+	}
+	last, _ := marks.Last(ctx, phone) // reinstalled? nil when there is none
+	fmt.Println(last.Version, last.Action)
+	// Output:
+	// applied liked <nil>
+	// applied unliked <nil>
+	// stale unliked <nil>
+	// 2 act_2
 }
 
 // An app was installed again and has lost its journal. It asks for its last action
