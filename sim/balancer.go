@@ -41,13 +41,17 @@ func stampOf(at time.Time) string {
 	return string(text[:point]) + "." + string(text[point:])
 }
 
-// stamp is the message as the balancer hands it on.
-func (w *World) stamp(m Message) Message {
+// stamp sets what the balancer adds to a message that it hands on.
+func (w *World) stamp(m *Message) {
 	now := w.balancer.clockNow()
-	m.remote, m.stamps = balancerAddress, []string{stampOf(now)}
-	if !w.chance(w.chaos.Stamp) {
-		return m
+	m.stamp[0] = stampOf(now)
+	m.remote, m.stamps = balancerAddress, m.stamp[:]
+	if w.chance(w.chaos.Stamp) {
+		w.stampOddly(m, now)
 	}
+}
+
+func (w *World) stampOddly(m *Message, now time.Time) {
 	by := w.extent(20 * time.Second)
 	kinds := []func(){
 		func() { m.stamps = []string{"t=yesterday"} },
@@ -60,7 +64,6 @@ func (w *World) stamp(m Message) Message {
 	}
 	kinds[w.pick(len(kinds))]()
 	w.trace.add(w.now, "lb", "stamp", "odd", m.Label)
-	return m
 }
 
 // queued is how long a request waits behind the balancer.

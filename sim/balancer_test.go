@@ -73,7 +73,8 @@ func TestWithoutAStampALateRequestRuns(t *testing.T) {
 func TestAStampIsTheBalancersOwn(t *testing.T) {
 	t.Parallel()
 	w, _ := boot(t, Options{Seed: 1})
-	m := w.stamp(Message{})
+	var m Message
+	w.stamp(&m)
 	if got, want := m.stamps[0], "t=1767225600.000000"; got != want || m.remote != balancerAddress {
 		t.Errorf("got %s from %s, want %s from %s", got, m.remote, want, balancerAddress)
 	}
@@ -85,7 +86,8 @@ func TestAStampIsTheBalancersOwn(t *testing.T) {
 	t.Cleanup(odd.Close)
 	odd.faulty = true
 	for range 200 {
-		m := odd.stamp(Message{})
+		var m Message
+		odd.stamp(&m)
 		switch {
 		case m.stamps == nil:
 			seen["missing"] = true

@@ -21,8 +21,9 @@ type Message struct {
 	Body         []byte
 	// Queued is how long it waits between the balancer's stamp and the node.
 	Queued time.Duration
-	// stamps and remote are the balancer's.
+	// stamps and remote are the balancer's; stamp is room for the usual one.
 	stamps []string
+	stamp  [1]string
 	remote string
 	// event is its name in the trace.
 	event string
@@ -63,7 +64,7 @@ type delivery struct {
 
 func (x *delivery) stamp() {
 	x.m.event = "http " + x.m.Label
-	x.m = x.w.stamp(x.m)
+	x.w.stamp(&x.m)
 	if x.m.Queued == 0 {
 		x.arrive()
 		return
