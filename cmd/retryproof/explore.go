@@ -15,12 +15,12 @@ import (
 
 // exploreCommand runs random worlds.
 type exploreCommand struct {
-	Seeds      int      `help:"How many worlds." default:"1000"`
+	Seeds      *int     `help:"How many worlds; 1000 by default." placeholder:"1000"`
 	From       uint64   `help:"The first seed." default:"1"`
 	KeepGoing  bool     `name:"keep-going" help:"Go on after a violation."`
-	Store      string   `help:"memory, sqlite or an empty postgres://…" default:"memory" placeholder:"STORE"`
+	Store      string   `help:"memory, sqlite or an empty postgres://…" default:"memory"`
 	Without    []string `help:"Replace a rule by its naive twin; may be given more than once." placeholder:"RULE"`
-	Exhaustive bool     `help:"Instead of random worlds: one fault at every single call of the main line."`
+	Exhaustive bool     `help:"Instead of random worlds: one fault at every single call of the main line; takes neither --seeds nor --twice, and the memory store only."`
 	Twice      bool     `help:"Run every seed twice and compare the traces."`
 	Workers    int      `help:"How many worlds at a time; SQL stores take one." default:"2"`
 	Format     string   `help:"text or json." enum:"text,json" default:"text"`
@@ -42,8 +42,8 @@ type exploreReport struct {
 
 // Run explores and prints; a violation is exit code 1.
 func (c *exploreCommand) Run(ctx context.Context, out output) error {
-	if c.Seeds < 1 || c.Workers < 1 {
-		return misuse{errors.New("--seeds and --workers must be positive")}
+	if err := c.check(); err != nil {
+		return misuse{err}
 	}
 	var twins []sim.Twin
 	for _, rule := range c.Without {
@@ -75,6 +75,44 @@ func (c *exploreCommand) Run(ctx context.Context, out output) error {
 	return c.judge(out, results, twins, report)
 }
 
+// Help is what explore --help says below its first line.
+func (c *exploreCommand) Help() string {
+	return "Exit codes: 1 when harm was found, with and without --without; 0 when none was found, also when a rule is off: the last line says so. Also 1 when 1000 worlds or more, with every rule on, never met a kind of fault."
+}
+
+// check refuses flags that would silently mean something else.
+func (c *exploreCommand) check() error {
+	switch {
+	case c.worlds() < 1:
+		return fmt.Errorf("--seeds %d must be 1 or more", c.worlds())
+	case c.Workers < 1:
+		return fmt.Errorf("--workers %d must be 1 or more", c.Workers)
+	case c.Exhaustive && c.Seeds != nil:
+		return errors.New("--exhaustive goes through every call of the main line and takes no --seeds; --from chooses its seed")
+	case c.Exhaustive && c.Twice:
+		return errors.New("--exhaustive takes no --twice")
+	case c.Exhaustive && c.Store != "memory":
+		return errors.New("--exhaustive takes no --store: it runs on memory")
+	}
+	return nil
+}
+
+// worlds is how many random worlds there are.
+func (c *exploreCommand) worlds() int {
+	if c.Seeds == nil {
+		return 1000
+	}
+	return *c.Seeds
+}
+
+// verdict is the last line when nothing was found.
+func (c *exploreCommand) verdict(tried string) string {
+	if len(c.Without) == 0 {
+		return "no harm was found"
+	}
+	return fmt.Sprintf("the harm was NOT found: without %s, nothing went wrong in %s", strings.Join(c.Without, " and "), tried)
+}
+
 // explore runs the seeds, several at a time, and returns the results in the order
 // of the seeds. It ends at the first violation, unless told to go on.
 func (c *exploreCommand) explore(ctx context.Context, out output, twins []sim.Twin, stores *simStores) ([]sim.Result, error) {
@@ -85,8 +123,9 @@ func (c *exploreCommand) explore(ctx context.Context, out output, twins []sim.Tw
 	var (
 		mu      sync.Mutex
 		next    int
-		last    = c.Seeds
-		results = make([]sim.Result, c.Seeds)
+		worlds  = c.worlds()
+		last    = worlds
+		results = make([]sim.Result, worlds)
 		failed  error
 		wait    sync.WaitGroup
 		told    = time.Now()
@@ -99,7 +138,7 @@ func (c *exploreCommand) explore(ctx context.Context, out output, twins []sim.Tw
 		}
 		if time.Since(told) > 5*time.Second {
 			told = time.Now()
-			fmt.Fprintf(out.stderr, "… %d of %d seeds\n", next, c.Seeds)
+			fmt.Fprintf(out.stderr, "… %d of %d seeds\n", next, worlds)
 		}
 		next++
 		return next - 1, true
@@ -191,7 +230,7 @@ func (c *exploreCommand) judge(out output, results []sim.Result, twins []sim.Twi
 			return fmt.Errorf("explore: nothing was found, and these never happened: %s", strings.Join(missing, ", "))
 		}
 		if c.Format == "text" {
-			fmt.Fprintln(out.stdout, "no harm was found")
+			fmt.Fprintln(out.stdout, c.verdict(fmt.Sprintf("%d worlds: try more --seeds, or another --from", r.Seeds)))
 		}
 		return nil
 	}
@@ -200,7 +239,9 @@ func (c *exploreCommand) judge(out output, results []sim.Result, twins []sim.Twi
 			continue
 		}
 		if c.Format == "text" {
-			c.explain(out, one, twins)
+			if err := c.explain(out, one, twins); err != nil {
+				return err
+			}
 		}
 		if !c.KeepGoing {
 			break
@@ -223,15 +264,37 @@ func (c *exploreCommand) command(seed uint64) string {
 }
 
 // explain shrinks a failing run and prints what is left of it.
-func (c *exploreCommand) explain(out output, r sim.Result, twins []sim.Twin) {
+func (c *exploreCommand) explain(out output, r sim.Result, twins []sim.Twin) error {
 	p := sim.PlanOf(r.Seed)
 	p.Twins = twins
 	s := sim.Shrink(p, r, 400)
-	fmt.Fprintf(out.stdout, "\n%v\n%d faults, of which %d are enough (%d runs); in virtual seconds:\n", r.Violation, s.FaultsBefore, s.FaultsAfter, s.Runs)
-	for _, e := range s.Timeline() {
-		fmt.Fprintln(out.stdout, e)
+	faults, err := s.Faults()
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(out.stdout, "repeat it with: %s\n", c.command(r.Seed))
+	fmt.Fprintf(out.stdout, "\n%v\n", s.Result.Violation)
+	if *s.Result.Violation != *r.Violation {
+		fmt.Fprintf(out.stdout, "that is the run with few faults; the seed with all of them shows %s at %.6f s: %s\n", r.Violation.Rule, r.Violation.AtSeconds, r.Violation.What)
+	}
+	fmt.Fprintf(out.stdout, "enough: %d of %d faults (%d runs)\n", s.FaultsAfter, s.FaultsBefore, s.Runs)
+	number := map[int]string{}
+	for i, f := range faults {
+		number[f.Event.N] = fmt.Sprintf("%d.", i+1)
+		line := fmt.Sprintf("%s %s: %s", f.Event.Where, f.Event.What, f.Event.How)
+		if f.Late > 0 {
+			line += fmt.Sprintf(", %.6f s late", f.Late.Seconds())
+		}
+		if f.Event.About != "" {
+			line += " (" + f.Event.About + ")"
+		}
+		fmt.Fprintf(out.stdout, "  %2d. at %.6f s: %s\n", i+1, f.Event.At.Seconds(), line)
+	}
+	fmt.Fprintln(out.stdout, "the run, in virtual seconds, these lines marked:")
+	for _, e := range s.Timeline(faults) {
+		fmt.Fprintf(out.stdout, "%4s %v\n", number[e.N], e)
+	}
+	_, err = fmt.Fprintf(out.stdout, "repeat it with: %s\n", c.command(r.Seed))
+	return err
 }
 
 // exhaust runs the exhaustive mode.
@@ -251,6 +314,9 @@ func (c *exploreCommand) exhaust(ctx context.Context, out output, twins []sim.Tw
 	} else {
 		fmt.Fprintf(out.stdout, "main line of %d calls, %d with the processor's reply lost, side line with a question and a refund of %d and %d; a crash before, a crash after, a lost answer and a refusal at each: %d runs in %.1f s\n",
 			e.Calls[0], e.Calls[1], e.Calls[2], e.Calls[3], e.Runs, r.Seconds)
+		if len(e.Violations) == 0 {
+			fmt.Fprintln(out.stdout, c.verdict(fmt.Sprintf("%d runs with one fault each: some need two or more, so try without --exhaustive, or another --from", e.Runs)))
+		}
 	}
 	if err == nil && len(e.Violations) > 0 {
 		err = fmt.Errorf("explore: %d runs show harm; the first: %v", len(e.Violations), e.Violations[0])

@@ -48,6 +48,14 @@ func TestAViolationEndsWithTheCommandThatRepeatsIt(t *testing.T) {
 	if code != exitFailure {
 		t.Fatalf("exit code: got %d, want %d", code, exitFailure)
 	}
+	shown := stdout.String()
+	for _, want := range []string{"\nseed ", "\nenough: ", "\n   1. at ", "\nthe run, in virtual seconds", "\n  1. "} {
+		at := strings.Index(shown, want)
+		if at < 0 {
+			t.Fatalf("%q is missing, or not where it belongs, in %s", want, stdout.String())
+		}
+		shown = shown[at:]
+	}
 	_, command, ok := strings.Cut(strings.TrimSpace(stderr.String()), "repeat it with: retryproof ")
 	if !ok || !strings.Contains(stdout.String(), "double-credit") {
 		t.Fatalf("got %s\n%s", stdout.String(), stderr.String())
@@ -64,5 +72,34 @@ func TestAnUnknownRuleListsTheRules(t *testing.T) {
 	code := run(t.Context(), []string{"explore", "--without", "luck"}, &stdout, &stderr)
 	if got := stderr.String(); code != exitMisuse || strings.Count(got, "\n") != 1 || !strings.Contains(got, "derived-psp-key") {
 		t.Errorf("got exit %d and %q, want %d and one line that lists the rules", code, got, exitMisuse)
+	}
+}
+
+func TestTheHeadlineIsTheHarmOfTheRunBelowIt(t *testing.T) {
+	t.Parallel()
+	for _, rule := range []string{"void", "inbox"} {
+		_, stdout, _ := runHere(t, "explore", "--without", rule, "--seeds", "300")
+		_, shown, _ := strings.Cut(stdout, "\nseed ")
+		headline, trace, ok := strings.Cut(shown, "\nthe run, in virtual seconds, these lines marked:\n")
+		_, harm, found := strings.Cut(strings.SplitN(headline, "\n", 2)[0], " s: ")
+		if !ok || !found || !strings.Contains(trace, harm) {
+			t.Errorf("%s: got the headline %q over another run:\n%s", rule, headline, trace)
+		}
+	}
+}
+
+func TestNothingFoundIsSaid(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ args, want string }{
+		{"explore --seeds 3", "no harm was found"},
+		{"explore --exhaustive", "no harm was found"},
+		{"explore --seeds 1 --without guard", "the harm was NOT found: without guard,"},
+		{"explore --exhaustive --without guard", "the harm was NOT found: without guard,"},
+	} {
+		code, stdout, stderr := runHere(t, strings.Fields(c.args)...)
+		lines := strings.Split(strings.TrimSpace(stdout), "\n")
+		if got := lines[len(lines)-1]; code != exitOK || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: got %d, %q and %q, want %q last", c.args, code, got, stderr, c.want)
+		}
 	}
 }
