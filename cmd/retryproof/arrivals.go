@@ -15,7 +15,7 @@ import (
 type proxyFlags struct {
 	TrustedProxies []string      `name:"trusted-proxies" help:"Addresses of the proxies whose arrival stamps count, such as 10.0.0.0/8. Without them a request arrives when it is accepted." placeholder:"CIDR"`
 	StampHeader    string        `name:"stamp-header" help:"The header in which they stamp: X-Request-Start (nginx: t=$${msec}), X-Amzn-Trace-Id (AWS), or another with such a value." placeholder:"NAME"`
-	MaxWait        time.Duration `name:"max-wait" help:"How long a request may have waited since its stamp before it is refused; 0 leaves it to --deadline." default:"0"`
+	MaxWait        time.Duration `name:"max-wait" help:"How long a request may have waited since its stamp before it is refused, in ms, s, m, h or d; 0 leaves it to --deadline." default:"0"`
 }
 
 // arrivals reads the stamps and counts what was seen of them; nil without proxies.
@@ -47,7 +47,7 @@ func (f proxyFlags) arrivals(margin time.Duration, metrics *promMetrics) (*deadl
 	}
 	a, err := deadline.New(c)
 	if err != nil {
-		return nil, misuse{err}
+		return nil, misuse{inFlags(err)}
 	}
 	return a, nil
 }
@@ -70,7 +70,7 @@ func (f proxyFlags) shed(a *deadline.Arrivals, metrics *promMetrics, next http.H
 			metrics.Add("retryproof_arrivals_total", 1, "what", o.What)
 		}})
 		if err != nil {
-			return nil, misuse{err}
+			return nil, misuse{inFlags(err)}
 		}
 		next = g.Handler(next)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/retryproof/retryproof/effect"
@@ -27,23 +26,29 @@ type auditReport struct {
 		Failed    int64 `json:"failed"`
 		Void      int64 `json:"void"`
 	} `json:"payments"`
-	SucceededSum     int64    `json:"succeeded_sum"`
-	Credits          int64    `json:"credits"`
-	CreditSum        int64    `json:"credit_sum"`
-	Refunds          int64    `json:"refunds_succeeded"`
-	RefundsOpen      int64    `json:"refunds_open"`
-	RefundedSum      int64    `json:"refunded_sum"`
-	Debits           int64    `json:"debits"`
-	DebitSum         int64    `json:"debit_sum"`
-	WrongRefunded    int64    `json:"wrong_reservations"`
-	Unbalanced       int64    `json:"unbalanced_entries"`
-	WrongBalances    int64    `json:"wrong_balances"`
-	OutboxWaiting    int64    `json:"outbox_waiting"`
-	OutboxParked     int64    `json:"outbox_parked"`
-	IntentsPending   int64    `json:"notifications_pending"`
-	IntentsSent      int64    `json:"notifications_sent"`
-	ClaimsInProgress int64    `json:"claims_in_progress"`
-	Disagreements    []string `json:"disagreements"`
+	SucceededSum     int64 `json:"succeeded_sum"`
+	Credits          int64 `json:"credits"`
+	CreditSum        int64 `json:"credit_sum"`
+	Refunds          int64 `json:"refunds_succeeded"`
+	RefundsOpen      int64 `json:"refunds_open"`
+	RefundedSum      int64 `json:"refunded_sum"`
+	Debits           int64 `json:"debits"`
+	DebitSum         int64 `json:"debit_sum"`
+	WrongRefunded    int64 `json:"wrong_reservations"`
+	Unbalanced       int64 `json:"unbalanced_entries"`
+	WrongBalances    int64 `json:"wrong_balances"`
+	OutboxWaiting    int64 `json:"outbox_waiting"`
+	OutboxParked     int64 `json:"outbox_parked"`
+	IntentsPending   int64 `json:"notifications_pending"`
+	IntentsSent      int64 `json:"notifications_sent"`
+	ClaimsInProgress int64 `json:"claims_in_progress"`
+	// Outstanding are the credits and debits that SUCCEEDED payments and refunds still
+	// lack. Work in flight explains them, and so does a lost event.
+	Outstanding struct {
+		Credits int64 `json:"credits"`
+		Debits  int64 `json:"debits"`
+	} `json:"outstanding"`
+	Disagreements []string `json:"disagreements"`
 }
 
 // Run prints the counts; it fails when they disagree in a way that no work in
@@ -52,11 +57,8 @@ func (c *auditCommand) Run(ctx context.Context, out output) error {
 	if c.Store == "memory" {
 		return misuse{errors.New("--store memory ends with its process: nothing to audit")}
 	}
-	if path, ok := strings.CutPrefix(c.Store, "sqlite:"); ok {
-		// Opening would make the file that is to be audited.
-		if _, err := os.Stat(strings.TrimPrefix(path, "//")); err != nil {
-			return fmt.Errorf("--store: %w", err)
-		}
+	if err := checkSQLiteFile(c.Store); err != nil {
+		return err
 	}
 	store, err := openStore(ctx, c.Store, "", false)
 	if err != nil {
@@ -87,6 +89,7 @@ func report(a payments.Audit) auditReport {
 		IntentsPending: a.IntentsPending, IntentsSent: a.IntentsSent, ClaimsInProgress: a.ClaimsInProgress, Disagreements: []string{}}
 	r.Payments.Pending, r.Payments.Unknown = a.ByState[effect.Pending], a.ByState[effect.Unknown]
 	r.Payments.Succeeded, r.Payments.Failed, r.Payments.Void = a.ByState[effect.Succeeded], a.ByState[effect.Failed], a.ByState[effect.Void]
+	r.Outstanding.Credits, r.Outstanding.Debits = max(r.Payments.Succeeded-r.Credits, 0), max(r.Refunds-r.Debits, 0)
 	disagree := func(when bool, format string, args ...any) {
 		if when {
 			r.Disagreements = append(r.Disagreements, fmt.Sprintf(format, args...))
@@ -120,7 +123,30 @@ func (r auditReport) print(out output) {
 	for _, row := range rows {
 		fmt.Fprintf(out.stdout, "%-34s %12d\n", row.name, row.value)
 	}
+	for _, o := range []struct {
+		name  string
+		value int64
+	}{{"credit", r.Outstanding.Credits}, {"debit", r.Outstanding.Debits}} {
+		if o.value > 0 {
+			fmt.Fprintln(out.stdout, r.outstanding(o.name, o.value))
+		}
+	}
 	for _, d := range r.Disagreements {
 		fmt.Fprintln(out.stdout, "DISAGREES:", d)
 	}
+}
+
+// outstanding says where the event of a missing credit or debit may be.
+func (r auditReport) outstanding(name string, n int64) string {
+	places := ""
+	if r.OutboxWaiting > 0 {
+		places = "waiting here, "
+	}
+	if r.OutboxParked > 0 {
+		places += "parked here, "
+	}
+	if n == 1 {
+		return fmt.Sprintf("1 %s outstanding: its event is %sin the queue, or was lost", name, places)
+	}
+	return fmt.Sprintf("%d %ss outstanding: their events are %sin the queue, or were lost", n, name, places)
 }

@@ -30,7 +30,7 @@ func (c *checkConfigCommand) Run(out output) error {
 	}
 	config, err := check.Parse(file)
 	if err != nil {
-		return misuse{fmt.Errorf("%s: %w", c.File, err)}
+		return misuse{fmt.Errorf("%s: %w", c.File, withoutPackage(err))}
 	}
 	report := config.Report()
 	refused := report.Refused()

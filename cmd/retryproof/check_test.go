@@ -83,6 +83,7 @@ func TestCheckConfigsMisuseIsOneLineWithAHint(t *testing.T) {
 	}{
 		"no file":     {[]string{filepath.Join(t.TempDir(), "nothing.json")}, "or - for standard input"},
 		"a folder":    {[]string{t.TempDir()}, "or - for standard input"},
+		"one prefix":  {[]string{settings(t, `{"server":{"dedline":"5s"},"client":{"timeout":5}}`)}, "path.json: line 1, column 12: server.dedline is unknown; did you mean server.deadline?; line 1, column"},
 		"a typo":      {[]string{settings(t, `{"server":{"dedline":"5s"},"client":{"timeout":5}}`)}, "did you mean server.deadline?"},
 		"no argument": {nil, "FILE"},
 		"no format":   {[]string{checkExample, "--format", "yaml"}, "json"},

@@ -9,6 +9,7 @@
 //	retryproof story      play one payment and its branches in virtual time
 //	retryproof operator   look at what has no outcome, decide it, reconcile
 //	retryproof check      check the settings of a path against each other
+//	retryproof version    say which build this is
 //
 // Exit codes: 0 success, 1 failure, 2 misuse.
 package main
@@ -20,6 +21,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -43,6 +45,9 @@ type commandLine struct {
 	Story    storyCommand    `cmd:"" help:"Play the story of one payment, and what other designs would do, in virtual time."`
 	Operator operatorCommand `cmd:"" help:"Look at what has no outcome, decide it, reconcile with the processor."`
 	Check    checkCommand    `cmd:"" help:"Check a configuration: which formula fails, by which numbers."`
+	Version  versionCommand  `cmd:"" help:"Say which build this is: version, revision, Go."`
+
+	ShowVersion kong.VersionFlag `name:"version" help:"Say which build this is."`
 }
 
 func main() {
@@ -69,7 +74,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	var cli commandLine
 	parser, err := kong.New(&cli, kong.Name("retryproof"), kong.Description("Tapped twice, charged once."),
 		kong.Writers(stdout, stderr), kong.Exit(func(code int) { panic(helpShown{code}) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}))
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), durations, kong.Vars{"version": versionText(debug.ReadBuildInfo())})
 	if err != nil {
 		fmt.Fprintln(stderr, "retryproof:", err)
 		return exitFailure
@@ -77,7 +82,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	parsed, err := parser.Parse(args)
+	parsed, err := parser.Parse(joinNegatives(args))
 	if err != nil {
 		fmt.Fprintf(stderr, "retryproof: %s (retryproof --help lists the commands, retryproof COMMAND --help its flags)\n", oneLine(err))
 		return exitMisuse

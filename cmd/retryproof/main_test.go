@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 )
@@ -38,6 +40,13 @@ func TestMisuseIsOneLineWithAHint(t *testing.T) {
 		{[]string{"serve", "--log-level", "loud"}, "debug"},
 		{[]string{"audit"}, "--store"},
 		{[]string{"audit", "--store", "memory"}, "nothing to audit"},
+		{[]string{"audit", "--store", "sqlite:" + filepath.Join(dir, "nothing.db")}, "there is no such file"},
+		{[]string{"migrate", "status", "--store", "sqlite:" + filepath.Join(dir, "nothing.db")}, "there is no such file"},
+		{[]string{"explore", "--seeds", "-5"}, "--seeds -5 must be 1 or more"},
+		{[]string{"explore", "--workers", "0"}, "--workers 0 must be 1 or more"},
+		{[]string{"explore", "--exhaustive", "--seeds", "5"}, "takes no --seeds"},
+		{[]string{"explore", "--exhaustive", "--twice"}, "takes no --twice"},
+		{[]string{"explore", "--exhaustive", "--store", "sqlite"}, "takes no --store"},
 		{[]string{"audit", "--store", "mysql://u:hunter2@db/x"}, "sqlite:PATH"},
 		{[]string{"bench", "everything"}, "payments"},
 		{[]string{"bench", "payments", "--clients", "0"}, "must be positive"},
@@ -45,15 +54,20 @@ func TestMisuseIsOneLineWithAHint(t *testing.T) {
 		{serve("--store", "mysql://u:hunter2@db/x"), "sqlite:PATH"},
 		{serve("--queue", "amqp://u:hunter2@mq"), "nats://"},
 		{serve("--psp", "stripe"), "http"},
+		{serve("--psp", "ftp://x"), `--psp "ftp://x" is not an http or https URL`},
+		{serve("--push", "nonsense"), `--push "nonsense" is not an http or https URL`},
+		{serve("--push", "ftp://u:hunter2@x"), "http"},
 		{serve("--deadline=-1s"), "--deadline"},
-		{serve("--answer-ttl=1s"), "AnswerTTL"},
+		{serve("--deadline", "-1s"), "--deadline -1s must be positive"},
+		{serve("--answer-ttl", "3y"), "24h or 30d"},
+		{serve("--answer-ttl=1s"), "--answer-ttl ≥ --deadline + --margin fails: 1s < 5s + 1s"},
 		{[]string{"serve", "--listen", "0.0.0.0:0"}, "--tokens FILE"},
 		{[]string{"serve", "--listen", "[::]:0"}, "--tokens FILE"},
 		{[]string{"serve", "--listen", "8080"}, "host:port"},
 		{serve("--max-wait=1s"), "--trusted-proxies"},
 		{serve("--trusted-proxies=everybody"), "10.0.0.0/8"},
-		{serve("--trusted-proxies=10.0.0.0/8"), "X-Request-Start"},
-		{serve("--stamp-header=X-Request-Start"), "name the proxies"},
+		{serve("--trusted-proxies=10.0.0.0/8"), "--trusted-proxies without --stamp-header"},
+		{serve("--stamp-header=X-Request-Start"), "--stamp-header without --trusted-proxies"},
 		{serve("--operators", file("operators", `{"hunter2":"alice"}`)), "16 bytes"},
 		{serve("--tokens", filepath.Join(dir, "nothing")), "nothing"},
 		{serve("--tokens", file("list", `["a"]`)), "JSON object"},
@@ -89,11 +103,37 @@ func TestAuditFailsWithoutAStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "nothing.db")
 	code, _, stderr := runHere(t, "audit", "--store", "sqlite:"+path)
-	if code != exitFailure || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("got %d, %q, want 1 and one line", code, stderr)
+	if code != exitMisuse || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("got %d, %q, want 2 and one line", code, stderr)
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the audit made a database")
+	}
+}
+
+func TestADatabaseThatIsDownIsOneShortLine(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"audit"}, {"migrate", "up"}, {"explore", "--seeds", "1"}, {"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir()}} {
+		code, _, stderr := runHere(t, append(args, "--store", "postgres://u:hunter2@127.0.0.1:1/x")...)
+		want := "retryproof: --store: PostgreSQL at 127.0.0.1:1 cannot be reached: connection refused (user u, database x)\n"
+		if code != exitFailure || stderr != want {
+			t.Errorf("%v: got %d, %q, want %q", args, code, stderr, want)
+		}
+	}
+}
+
+func TestTheBuildIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, arg := range []string{"version", "--version"} {
+		code, stdout, stderr := runHere(t, arg)
+		if code != exitOK || stderr != "" || !strings.HasPrefix(stdout, "retryproof ") || !strings.Contains(stdout, runtime.Version()) {
+			t.Errorf("%s: got %d, %q, %q", arg, code, stdout, stderr)
+		}
+	}
+	info := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-03-01T00:00:00Z"}, {Key: "vcs.modified", Value: "true"}}}
+	if got, want := versionText(info, true), "retryproof v1.2.3, revision abc of 2026-03-01T00:00:00Z, with changes, go"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/retryproof/retryproof/store/postgres"
@@ -26,11 +25,14 @@ func (c *migrateCommand) Run(ctx context.Context, out output) error {
 		for _, m := range list {
 			printMigration(out.stdout, m.Version, m.Name, m.Applied)
 		}
+		if err != nil {
+			err = storeError(err)
+		}
 		return err
 	case strings.HasPrefix(c.Store, "sqlite:"):
 		if path := strings.TrimPrefix(strings.TrimPrefix(c.Store, "sqlite:"), "//"); c.Action != "up" || path == "" {
-			if _, err := os.Stat(path); err != nil { // only up makes a database
-				return misuse{fmt.Errorf("--store %s: there is no such file", c.Store)}
+			if err := checkSQLiteFile(c.Store); err != nil { // only up makes a database
+				return err
 			}
 		}
 		direction := map[string]sqlite.Direction{"up": sqlite.Up, "down": sqlite.Down, "status": sqlite.Status}[c.Action]

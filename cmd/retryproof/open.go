@@ -35,7 +35,7 @@ func openStore(ctx context.Context, url, fallback string, migrate bool) (openedS
 	case strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://"):
 		s, err := postgres.Open(ctx, postgres.Config{URL: url, Migrate: migrate})
 		if err != nil {
-			return openedStore{}, fmt.Errorf("--store: %w", err)
+			return openedStore{}, storeError(err)
 		}
 		return openedStore{Stores: s.Payments(), close: s.Close, kind: "postgres"}, nil
 	case url == "" && fallback != "":

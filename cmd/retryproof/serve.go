@@ -21,19 +21,19 @@ import (
 
 // serveCommand runs the system.
 type serveCommand struct {
-	Listen    string `help:"Address to listen on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	Listen    string `help:"Address to listen on, host:port." default:"127.0.0.1:8080"`
 	Data      string `help:"Folder of the embedded parts: ledger, queue, and the outside companies' own files." default:".retryproof" type:"path"`
 	Store     string `help:"Ledger and key store: postgres://…, sqlite:PATH or memory. Embedded SQLite by default." placeholder:"URL"`
 	Queue     string `help:"Queue: nats://… or memory. Embedded NATS JetStream by default." placeholder:"URL"`
-	Stream    string `help:"JetStream stream of this ledger's events. Ledgers that share a NATS server need one each: workers take every event of their stream." default:"RETRYPROOF_EVENTS" placeholder:"NAME"`
+	Stream    string `help:"JetStream stream of this ledger's events. Ledgers that share a NATS server need one each: workers take every event of their stream." default:"RETRYPROOF_EVENTS"`
 	PSP       string `name:"psp" help:"Card processor: https://api.stripe.com or another server of Stripe's API; keys from STRIPE_API_KEY and STRIPE_WEBHOOK_SECRET. Embedded emulator by default." placeholder:"URL"`
 	Push      string `help:"Push provider: the /outside/push of another serve. Embedded emulator by default." placeholder:"URL"`
 	Tokens    string `help:"JSON file of bearer tokens and their callers. Two demo buyers by default, on loopback only." placeholder:"FILE"`
 	Operators string `help:"JSON file of operators' bearer tokens and their names. The demo knows one, demo-operator." placeholder:"FILE"`
 	proxyFlags
-	Deadline  time.Duration `help:"How long a request may work." default:"5s"`
-	Margin    time.Duration `help:"Clock margin of takeovers." default:"1s"`
-	AnswerTTL time.Duration `name:"answer-ttl" help:"How long an answer is kept with its key; the payment answers afterwards." default:"24h"`
+	Deadline  time.Duration `help:"How long a request may work, in ms, s, m, h or d." default:"5s"`
+	Margin    time.Duration `help:"Clock margin of takeovers, in ms, s, m, h or d." default:"1s"`
+	AnswerTTL time.Duration `name:"answer-ttl" help:"How long an answer is kept with its key, in ms, s, m, h or d, such as 30d; the payment answers afterwards." default:"24h"`
 	Workers   int           `help:"Worker loops." default:"4"`
 	Relays    int           `help:"Relay loops." default:"2"`
 	LogLevel  string        `name:"log-level" help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
@@ -109,10 +109,16 @@ func (c *serveCommand) check() error {
 	if err := (nats.Config{Stream: c.Stream, Subject: "retryproof." + c.Stream}).Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--stream %q: %w", c.Stream, err))
 	}
-	for _, raw := range []string{c.Store, c.Queue, c.PSP, c.Push} {
+	for _, raw := range []string{c.Store, c.Queue} {
 		if _, err := url.Parse(raw); err != nil {
-			errs = append(errs, errors.New("a URL among --store, --queue, --psp and --push cannot be read: is a special character of a password not percent-encoded?"))
+			errs = append(errs, errors.New("a URL among --store and --queue cannot be read: is a special character of a password not percent-encoded?"))
 		}
+	}
+	if c.PSP != "" {
+		errs = append(errs, checkWebURL("psp", c.PSP))
+	}
+	if c.Push != "" {
+		errs = append(errs, checkWebURL("push", c.Push))
 	}
 	return errors.Join(errs...)
 }
@@ -212,7 +218,7 @@ func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tok
 		Operator: tokens.operator, Lister: outside.lister, Arrived: arrived(arrivals),
 	}, config)
 	if err != nil {
-		return s, misuse{err}
+		return s, misuse{inFlags(err)}
 	}
 	if tokens.demo {
 		for _, m := range demoOpening {

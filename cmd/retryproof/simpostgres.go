@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -22,11 +21,11 @@ var simTables = []string{"claims", "guards", "payments", "refunds", "evidence", 
 func openSimPostgres(ctx context.Context, url string) (*simStores, error) {
 	s, err := postgres.Open(ctx, postgres.Config{URL: url, Migrate: true, LockTimeout: time.Millisecond, MaxGroup: 1})
 	if err != nil {
-		return nil, fmt.Errorf("--store: %w", err)
+		return nil, storeError(err)
 	}
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
-		return nil, fmt.Errorf("--store: %w", err)
+		return nil, storeError(err)
 	}
 	closeAll := func() error { pool.Close(); return s.Close() }
 	var n int
