@@ -10,17 +10,19 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/retryproof/retryproof/httpkey"
 	"github.com/retryproof/retryproof/payments"
+	"github.com/retryproof/retryproof/reconcile"
 )
 
 // operatorCommand is what a person does about what no machine can settle.
 type operatorCommand struct {
-	API       string                   `name:"api" help:"The server's address." default:"http://127.0.0.1:8080" placeholder:"URL"`
+	API       string                   `name:"api" help:"The server's address. Its operator's bearer token is read from the environment variable RETRYPROOF_OPERATOR_TOKEN." default:"http://127.0.0.1:8080"`
 	List      operatorListCommand      `cmd:"" help:"List payments and refunds without an outcome."`
 	Show      operatorShowCommand      `cmd:"" help:"Show everything that is known of a payment, with the evidence."`
 	Verdict   operatorVerdictCommand   `cmd:"" help:"Decide an UNKNOWN payment or refund, with a reason that is kept."`
@@ -71,6 +73,9 @@ func (c *operatorCommand) call(ctx context.Context, method, path string, body an
 	if json.Unmarshal(text, &p) != nil || p.Code == "" {
 		return nil, fmt.Errorf("operator: the server answered %s", answer.Status)
 	}
+	if answer.StatusCode == http.StatusUnauthorized {
+		return nil, fmt.Errorf("operator: the server does not know the token in %s (%s)", operatorToken, p.Detail)
+	}
 	return nil, fmt.Errorf("operator: %s: %s", p.Code, p.Detail)
 }
 
@@ -119,20 +124,6 @@ func (l *operatorListCommand) Run(ctx context.Context, c *commandLine, out outpu
 	return t.Flush()
 }
 
-// operatorShowCommand shows one payment.
-type operatorShowCommand struct {
-	ID string `arg:"" name:"PAYMENT" help:"The payment's id."`
-}
-
-// Run prints the payment as JSON.
-func (s *operatorShowCommand) Run(ctx context.Context, c *commandLine, out output) error {
-	text, err := c.Operator.call(ctx, http.MethodGet, "/operator/payments/"+url.PathEscape(s.ID), nil)
-	if err != nil {
-		return err
-	}
-	return indented(out, text)
-}
-
 func indented(out output, text []byte) error {
 	var shown bytes.Buffer
 	if err := json.Indent(&shown, text, "", "  "); err != nil {
@@ -153,6 +144,12 @@ type operatorVerdictCommand struct {
 
 // Run applies the verdict and prints what the payment is then.
 func (v *operatorVerdictCommand) Run(ctx context.Context, c *commandLine, out output) error {
+	if v.ID == "" {
+		return errNoPayment
+	}
+	if strings.TrimSpace(v.Reason) == "" {
+		return misuse{errors.New("--reason is empty: say what was seen, and where; it is kept as evidence")}
+	}
 	if v.State == "SUCCEEDED" && v.Reference == "" {
 		return misuse{errors.New("--state SUCCEEDED needs --reference, the processor's id of the charge or refund")}
 	}
@@ -179,14 +176,22 @@ type operatorReconcileCommand struct {
 // period reads the flags.
 func (r *operatorReconcileCommand) period() (from, to time.Time, err error) {
 	if r.Day != "" && r.To == "" {
-		from, err = time.Parse(time.DateOnly, r.Day)
+		if from, err = time.Parse(time.DateOnly, r.Day); err != nil {
+			err = fmt.Errorf("--day %q: a day is YYYY-MM-DD", r.Day)
+		}
 		return from, from.AddDate(0, 0, 1), err
 	}
 	if r.From == "" || r.To == "" {
 		return from, to, errors.New("give --day YYYY-MM-DD, or --from and --to")
 	}
-	if from, err = time.Parse(time.RFC3339, r.From); err == nil {
-		to, err = time.Parse(time.RFC3339, r.To)
+	if from, err = time.Parse(time.RFC3339, r.From); err != nil {
+		return from, to, fmt.Errorf("--from %q: a moment is RFC 3339, such as 2026-11-30T00:00:00Z", r.From)
+	}
+	if to, err = time.Parse(time.RFC3339, r.To); err != nil {
+		return from, to, fmt.Errorf("--to %q: a moment is RFC 3339, such as 2026-11-30T00:00:00Z", r.To)
+	}
+	if !from.Before(to) {
+		err = fmt.Errorf("--from %s must be before --to %s", r.From, r.To)
 	}
 	return from, to, err
 }
@@ -195,7 +200,7 @@ func (r *operatorReconcileCommand) period() (from, to time.Time, err error) {
 func (r *operatorReconcileCommand) Run(ctx context.Context, c *commandLine, out output) error {
 	from, to, err := r.period()
 	if err != nil {
-		return misuse{fmt.Errorf("the period: %w", err)}
+		return misuse{err}
 	}
 	text, err := c.Operator.call(ctx, http.MethodPost, "/operator/reconciliations", map[string]any{"from": from, "to": to, "settle": r.Settle})
 	if err != nil {
@@ -208,13 +213,24 @@ func (r *operatorReconcileCommand) Run(ctx context.Context, c *commandLine, out 
 	if r.Format == "json" {
 		err = indented(out, text)
 	} else {
-		fmt.Fprint(out.stdout, "payments, ")
-		err = report.Payments.WriteText(out.stdout)
-		fmt.Fprint(out.stdout, "refunds, ")
-		err = errors.Join(err, report.Refunds.WriteText(out.stdout))
+		err = errors.Join(writeReconciled(out.stdout, "payments", report.Payments), writeReconciled(out.stdout, "refunds", report.Refunds))
 	}
 	if err == nil && (report.Payments.Open() || report.Refunds.Open()) {
 		err = errors.New("reconcile: some differences are for a person")
 	}
+	return err
+}
+
+// ones are the counts of a report that may be 1.
+var ones = regexp.MustCompile(`(: |, )1 (record|difference|unknown)s`)
+
+// writeReconciled writes a report as a table; its first line counts.
+func writeReconciled(w io.Writer, what string, r reconcile.Report) error {
+	var text bytes.Buffer
+	if err := r.WriteText(&text); err != nil {
+		return err
+	}
+	counts, table, _ := strings.Cut(text.String(), "\n")
+	_, err := fmt.Fprintf(w, "%s, %s\n%s", what, ones.ReplaceAllString(counts, "${1}1 $2"), table)
 	return err
 }
