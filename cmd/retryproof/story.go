@@ -48,16 +48,20 @@ func (c *storyListCommand) Run(out output) error {
 type storyRunCommand struct {
 	Branch string   `arg:"" name:"ID" help:"A branch's id, or all; story list shows them."`
 	Set    []string `help:"Change a constant of the story; may be repeated." placeholder:"NAME=VALUE" sep:"none"`
+	Brief  bool     `help:"Print the table only, a line per branch."`
 	Format string   `help:"text or json." enum:"text,json" default:"text"`
 }
 
 // Run plays and prints. JSON is one object per branch, a line each.
 func (c *storyRunCommand) Run(out output) error {
+	if c.Brief && c.Format == "json" {
+		return misuse{errors.New("--brief is for --format text: in JSON a branch is one line already")}
+	}
 	results, left, err := c.play()
 	var wrong *story.MisuseError
 	switch {
 	case errors.As(err, &wrong):
-		return misuse{err}
+		return misuse{c.suggest(wrong)}
 	case err != nil:
 		return err
 	}
@@ -75,9 +79,10 @@ func (c *storyRunCommand) print(out output, results []story.Result) error {
 	var failed []string
 	for i := range results {
 		r := &results[i]
-		if c.Format == "json" {
+		switch {
+		case c.Format == "json":
 			err = errors.Join(err, encoder.Encode(r))
-		} else {
+		case !c.Brief:
 			r.Text(out.stdout)
 		}
 		for _, check := range r.Checks {
@@ -86,8 +91,12 @@ func (c *storyRunCommand) print(out output, results []story.Result) error {
 			}
 		}
 	}
-	if c.Branch == "all" && c.Format == "text" {
+	if (c.Branch == "all" || c.Brief) && c.Format == "text" {
 		story.Summary(out.stdout, results)
+		fmt.Fprintln(out.stdout, "✓ means that the branch came out as predicted, harm included: it does not say that the design is safe.")
+		if !c.Brief {
+			fmt.Fprintln(out.stdout, "--brief prints this table only.")
+		}
 	}
 	if len(failed) > 0 {
 		return errors.Join(err, fmt.Errorf("story: %d expectations failed: %s", len(failed), strings.Join(failed, "; ")))
@@ -101,4 +110,42 @@ func (c *storyRunCommand) play() ([]story.Result, []story.Branch, error) {
 	}
 	r, err := story.Run(c.Branch, c.Set...)
 	return []story.Result{r}, nil, err
+}
+
+// suggest names the branch that was meant, before the list of all.
+func (c *storyRunCommand) suggest(wrong *story.MisuseError) error {
+	before, list, unknown := strings.Cut(wrong.What, "; there are: ")
+	nearest, least := "", 1+len(c.Branch)/3
+	for _, b := range append(story.List(), story.Branch{ID: "all"}) {
+		if d := distance(c.Branch, b.ID); d <= least && b.NotYet == "" {
+			nearest, least = b.ID, d-1 // the first of those that are equally near
+		}
+	}
+	if !unknown || nearest == "" || !strings.HasPrefix(before, "there is no branch ") {
+		return wrong
+	}
+	return reworded{fmt.Sprintf("%s; did you mean %s? There are: %s", before, nearest, list), wrong}
+}
+
+// distance is how many letters must be changed, added or taken away (Levenshtein),
+// whatever their case.
+func distance(a, b string) int {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := corner
+			if a[i] != b[j] {
+				cost++
+			}
+			corner = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }

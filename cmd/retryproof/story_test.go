@@ -18,6 +18,18 @@ func TestTheStoryComesOut(t *testing.T) {
 	}
 }
 
+func TestABriefStoryIsItsTable(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := runHere(t, "story", "run", "all", "--brief")
+	if code != exitOK || stderr != "" || !strings.HasPrefix(stdout, "branch ") || strings.Count(stdout, "\n") > 50 || !strings.Contains(stdout, "as predicted") {
+		t.Errorf("got %d, %q, %q, want the table only", code, stdout, stderr)
+	}
+	_, stdout, _ = runHere(t, "story", "run", "all")
+	if !strings.HasSuffix(stdout, "--brief prints this table only.\n") {
+		t.Error("the whole story does not mention --brief at its end")
+	}
+}
+
 func TestTheStoryPrintsOneObjectPerBranch(t *testing.T) {
 	t.Parallel()
 	code, stdout, _ := runHere(t, "story", "run", "all", "--format", "json", "--set", "amount=4200")
@@ -66,6 +78,8 @@ func TestStoryMisuseSaysWhatThereIs(t *testing.T) {
 		hint string
 	}{
 		{[]string{"story", "run", "nothing"}, "main"},
+		{[]string{"story", "run", "D-voi"}, "did you mean D-void? There are: all, main"},
+		{[]string{"story", "run", "all", "--brief", "--format", "json"}, "--brief"},
 		{[]string{"story", "run", "F2"}, "not be played yet"},
 		{[]string{"story", "run", "main", "--set", "size=3"}, "amount"},
 		{[]string{"story", "run", "all", "--set", "size=3"}, "amount"},
