@@ -16,7 +16,8 @@ func storeError(err error) error {
 	if !errors.As(err, &connect) {
 		return fmt.Errorf("--store: %w", err)
 	}
-	where, why := fmt.Sprintf("%s:%d", connect.Config.Host, connect.Config.Port), ""
+	where := fmt.Sprintf("%s:%d", connect.Config.Host, connect.Config.Port)
+	var why string
 	var refusal *pgconn.PgError
 	var dial *net.OpError
 	switch {

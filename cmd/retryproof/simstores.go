@@ -94,7 +94,7 @@ func emptySQLite(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	defer rows.Close() //nolint:errcheck // read to its end
+	defer rows.Close()      //nolint:errcheck // read to its end
 	var statements []string // and no PRAGMA: it makes all prepared statements be prepared anew
 	for rows.Next() {
 		var name string
