@@ -4,7 +4,11 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/httpkey"
 )
 
 // route serves one pattern for whichever system was asked.
@@ -33,12 +37,33 @@ var routes = map[string]route{
 	"POST /operator/reconciliations":                        (*System).reconcileForOperator,
 }
 
+// nowhere answers what no other pattern takes, as a problem like every other refusal.
+func nowhere(m *http.ServeMux, w http.ResponseWriter, r *http.Request) {
+	var allow []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		if _, pattern := m.Handler(&http.Request{Method: method, URL: r.URL, Host: r.Host}); pattern != anything && pattern != "" {
+			allow = append(allow, method)
+		}
+	}
+	p := httpkey.ProblemOf(retryproof.Refused(retryproof.CodeNotFound, "there is no such endpoint", nil))
+	if len(allow) > 0 {
+		w.Header().Set("Allow", strings.Join(allow, ", "))
+		p.Status, p.Code, p.Title = http.StatusMethodNotAllowed, "method-not-allowed", "The endpoint does not take this method"
+		p.Type, p.Detail = httpkey.ProblemBase+string(p.Code), "use "+strings.Join(allow, " or ")
+	}
+	p.Write(w)
+}
+
+// anything is the pattern of nowhere.
+const anything = "/"
+
 // mux finds routes. It is made once for all systems of a process.
 var mux = sync.OnceValue(func() *http.ServeMux {
 	m := http.NewServeMux()
 	for _, pattern := range slices.Sorted(maps.Keys(routes)) {
 		m.Handle(pattern, routes[pattern])
 	}
+	m.Handle(anything, route(func(_ *System, w http.ResponseWriter, r *http.Request) { nowhere(m, w, r) }))
 	return m
 })
 

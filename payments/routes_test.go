@@ -1,22 +1,23 @@
-package payments
+package payments_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"testing"
+
+	"github.com/retryproof/retryproof"
 )
 
-func TestTheShortWaysLeadWhereTheRoutesLead(t *testing.T) {
+func TestWhatIsNoEndpointIsAProblemToo(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/payments", "/webhooks/psp"} {
-		r := httptest.NewRequest(http.MethodPost, path, http.NoBody)
-		_, want := mux().Handler(r)
-		func() {
-			defer func() { _ = recover() }() // a system without anything cannot serve
-			new(System).serve(httptest.NewRecorder(), r)
-		}()
-		if r.Pattern != want || want == "" {
-			t.Errorf("%s: got %q, want %q", path, r.Pattern, want)
+	w := newWorld(t)
+	for _, path := range []string{"/", "/nothing", "/payments/x/y/z", "/operator"} {
+		want(t, w.get(path), http.StatusNotFound, retryproof.CodeNotFound)
+	}
+	for path, allow := range map[string]string{"/payments": "POST", "/payments/x": "GET", "/payments/x/refunds": "GET, POST", "/readyz": "GET"} {
+		got := w.send(ask{method: http.MethodDelete, path: path})
+		want(t, got, http.StatusMethodNotAllowed, "method-not-allowed")
+		if got.header.Get("Allow") != allow || got.header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: got %v, want Allow %s", path, got.header, allow)
 		}
 	}
 }
