@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -167,9 +168,10 @@ func (w *World) stir(role string) {
 
 // rest parks a node's loop until there is reason to look, for the given pause at least.
 func (w *World) rest(n *Node, p *Process, pause time.Duration) {
-	n.notBefore, n.restless = w.now+pause, w.now+w.upTo(restlessAfter)
+	most := cmp.Or(w.options.Restless, time.Minute)
+	n.notBefore, n.restless = w.now+pause, w.now+w.upTo(most)
 	if w.healed {
-		n.restless += 10 * restlessAfter
+		n.restless += 10 * most
 	}
 	if n.lag = 0; w.rand.IntN(2) == 0 { // who is faster differs
 		n.lag = w.upTo(time.Second)
@@ -181,10 +183,6 @@ func (w *World) rest(n *Node, p *Process, pause time.Duration) {
 		p.resumeAfterPause()
 	}
 }
-
-// restlessAfter is how long a node rests at most while faults are on, in which it would
-// have looked a thousand times.
-const restlessAfter = time.Minute
 
 // startLoop runs the node's step again and again, with rests between.
 func (w *World) startLoop(n *Node) {

@@ -13,6 +13,7 @@ func MainLine(seed uint64, grayFailure bool) Plan {
 	p.Options = Options{Seed: seed, Jitter: 2 * time.Millisecond, NoWebhooks: grayFailure,
 		Latency: map[string]time.Duration{"net": 20 * time.Millisecond, "psp": 260 * time.Millisecond}}
 	p.Config.AnswerTTL = time.Hour
+	p.Restless = 2 * time.Second // a fault at a look that finds nothing counts, too
 	return p
 }
 

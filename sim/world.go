@@ -26,6 +26,9 @@ type Options struct {
 	// Jitter is added to every way, up to it, and gives the baton away at every
 	// call. Defaults to 0: calls without a latency take no time.
 	Jitter time.Duration
+	// Restless is how long a node rests at most while faults are on, although it knows
+	// of nothing to do; ten times as long afterwards. Defaults to 1 minute.
+	Restless time.Duration
 	// Chaos is what goes wrong while faults are on. Defaults to nothing.
 	Chaos Chaos
 	// Inject are single faults at numbered calls. Defaults to none.
