@@ -173,8 +173,11 @@ func (w *World) rest(n *Node, p *Process, pause time.Duration) {
 	if w.healed {
 		n.restless += 10 * most
 	}
-	if n.lag = 0; w.rand.IntN(2) == 0 { // who is faster differs
+	if n.lag = 0; w.rand.IntN(2) == 0 { // who is faster differs: of two nodes, and of resolver and buyers
 		n.lag = w.upTo(time.Second)
+		if n.Role == "resolver" {
+			n.lag *= 20
+		}
 	}
 	for at := w.look(n); at > w.now; at = w.look(n) {
 		n.resting = w.current

@@ -235,9 +235,10 @@ func (f freshRefunds) Refund(ctx context.Context, r psp.RefundRequest) (psp.Refu
 	return f.PSP.Refund(ctx, r)
 }
 
-// endlessKeyMemory is without psp-window.
+// endlessKeyMemory is without psp-window. The repeat may also be declined, so that a
+// payment is FAILED that was charged before.
 func endlessKeyMemory() Twin {
-	return Twin{Rule: "psp-window", Instead: "a charge or a refund is repeated under its key however old the key is", Harms: []string{HarmDoubleCharge, HarmWrongAmount},
+	return Twin{Rule: "psp-window", Instead: "a charge or a refund is repeated under its key however old the key is", Harms: []string{HarmDoubleCharge, HarmWrongAmount, HarmLostEffect},
 		World: func(p *Plan) {
 			p.forgetKeys(100 * time.Second)
 			p.Silence = Silence{From: time.Second, For: 3 * time.Minute}
