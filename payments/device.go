@@ -81,9 +81,16 @@ type acceptedAction struct {
 // replaces: a second payment under it meets the first one's mark, as a Mismatch. With one
 // subject for the whole line an action that came to nothing would hide those before it;
 // with the payment as subject one number could have two payments.
-func (s *System) accept(ctx context.Context, d deviceAction, p Payment) error {
+func (s *System) accept(ctx context.Context, d deviceAction, scope retryproof.Scope, p Payment) error {
 	if d.device == "" {
 		return nil
+	}
+	seen, err := s.deps.Store.Effects.Look(ctx, effect.Look{Scope: scope, GuardID: p.ID, Now: s.deps.Clock.Now()})
+	if err != nil {
+		return retryproof.Refused(retryproof.CodeUnavailable, "the payment's record cannot be read; nothing ran", err)
+	}
+	if seen.Guard != nil || seen.Claim != nil {
+		return nil // a repeat, or a key used for something else: its number was kept when it was first used
 	}
 	value, err := json.Marshal(acceptedAction{p.ID})
 	if err != nil {
@@ -172,5 +179,5 @@ func (s *System) acceptedPayment(ctx context.Context, id retryproof.ID) (p Payme
 	if retryproof.CodeOf(err) == retryproof.CodeNotFound {
 		return Payment{}, false, nil
 	}
-	return p, err == nil && p.State != effect.Void, err
+	return p, err == nil && !p.neverBegan(), err
 }

@@ -245,3 +245,23 @@ func TestBrokenDeviceHeadersAreRefusedBeforeAnythingIsClaimed(t *testing.T) {
 		t.Errorf("got %+v, want nothing recorded", seen)
 	}
 }
+
+// A request that is refused for its key leaves no number behind it: the last action stays
+// the last, and the number can be used by the corrected request.
+func TestARefusedRequestUsesNoNumber(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	want(t, w.send(numbered(keyK1, "D1", "1")), http.StatusCreated, "")
+	want(t, w.send(numbered(keyK2, "D1", "2")), http.StatusCreated, "")
+	reused := numbered(keyK1, "D1", "3")
+	reused.amount = 3500
+	want(t, w.send(reused), http.StatusUnprocessableEntity, retryproof.CodeKeyReused)
+	want(t, w.send(numbered(keyK1, "D1", "3")), http.StatusCreated, "") // a repeat under another number
+	if got := w.lastAction("D1", ""); !strings.Contains(got.body, `"action":2`) || !strings.Contains(got.body, string(idOf("u1", keyK2))) {
+		t.Errorf("got %s, want action 2", got.body)
+	}
+	want(t, w.send(numbered("another-key", "D1", "3")), http.StatusCreated, "")
+	if got := w.lastAction("D1", ""); !strings.Contains(got.body, `"action":3`) {
+		t.Errorf("got %s, want action 3", got.body)
+	}
+}

@@ -46,11 +46,12 @@ func (s *System) readOrder(r *http.Request, body []byte) (httpkey.Meaning, error
 	if err != nil {
 		return httpkey.Meaning{}, err
 	}
-	id := retryproof.Of("pay", retryproof.Scope{Endpoint: endpointPayments, Caller: caller, Key: key})
+	scope := retryproof.Scope{Endpoint: endpointPayments, Caller: caller, Key: key}
+	id := retryproof.Of("pay", scope)
 	p := order.payment(id, caller)
 	// Before the claim: a payment without its mark could be charged by a sweep and then
 	// not be the device's last action. A mark without its payment says nothing.
-	if err := s.accept(r.Context(), device, p); err != nil {
+	if err := s.accept(r.Context(), device, scope, p); err != nil {
 		return httpkey.Meaning{}, err
 	}
 	return httpkey.Meaning{Fingerprint: order.Fingerprint(), GuardID: id, Row: p}, nil

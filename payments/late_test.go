@@ -140,3 +140,43 @@ func TestMoneyThatNobodyHereKnowsOfIsTold(t *testing.T) {
 		t.Error("nobody was told")
 	}
 }
+
+// The server stood still with the answer in its hand, and a resolver that learned nothing
+// made the payment UNKNOWN meanwhile: the answer settles it.
+func TestALateAnswerSettlesWhatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withOperators)
+	w.psp.set(func(_ context.Context, r psp.ChargeRequest, next charging) (psp.Charge, error) {
+		c, err := next(context.Background(), r)
+		w.clock.Advance(17 * time.Second)
+		w.psp.set(func(context.Context, psp.ChargeRequest, charging) (psp.Charge, error) {
+			return psp.Charge{}, errNoAnswer
+		})
+		w.fault(pspemulator.Fault{Operation: pspemulator.OperationSearch, Do: pspemulator.LoseReply})
+		w.resolve(0)
+		w.psp.set(nil)
+		return c, err
+	})
+	if got := w.send(ask{key: keyK1}); got.status/100 != 2 {
+		t.Errorf("got %d %s, want 2xx", got.status, got.body)
+	}
+	w.wantState(keyK1, effect.Succeeded)
+	w.wantCharges(1)
+	want(t, w.send(ask{key: keyK1}), http.StatusCreated, "")
+	want(t, w.verdict("", "FAILED", "", "they said so"), http.StatusConflict, retryproof.CodeMoved)
+}
+
+// A person's typing error in the processor's id is noticed by the question that follows.
+func TestASuccessUnderAnotherNameIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withOperators)
+	w.fault(pspemulator.Fault{Do: pspemulator.LoseRequest})
+	want(t, w.send(ask{key: keyK1}), http.StatusAccepted, "")
+	w.psp.set(func(ctx context.Context, r psp.ChargeRequest, next charging) (psp.Charge, error) {
+		want(t, w.verdict("", "SUCCEEDED", "ch_typo", "seen in the dashboard"), http.StatusOK, "")
+		return next(ctx, r)
+	})
+	w.resolve(0)
+	w.wantState(keyK1, effect.Succeeded)
+	w.wantTold(w.evidenceNames(), "conflict "+w.core.Charges()[0].Intent+" beside ch_typo")
+}

@@ -1,6 +1,7 @@
 package payments
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"time"
@@ -27,7 +28,8 @@ func (s *System) ready(w http.ResponseWriter, r *http.Request) {
 	fresh, err := !last.at.IsZero() && now.Sub(last.at) < readyEvery && !now.Before(last.at), last.err
 	last.mu.Unlock()
 	if !fresh {
-		ctx, cancel := s.deps.Clock.WithTimeout(r.Context(), 2*time.Second)
+		// An asker that hangs up must not make the answer of all others.
+		ctx, cancel := s.deps.Clock.WithTimeout(context.WithoutCancel(r.Context()), 2*time.Second)
 		defer cancel()
 		// A row is written, since a ledger that can only be read is not ready.
 		probe := []Sighting{{PaymentID: "readyz", Hop: hopLedger, What: "probes", N: 1, At: now}}

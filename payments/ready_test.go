@@ -1,6 +1,7 @@
 package payments_test
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -20,4 +21,14 @@ func TestReadinessIsProbedOnceASecond(t *testing.T) {
 	if err != nil || len(probes) != 1 || probes[0].N != 2 {
 		t.Errorf("probes: got %+v, %v, want 2", probes, err)
 	}
+}
+
+// An asker that hangs up makes no answer for others.
+func TestAnAskerThatHangsUpDoesNotMakeItUnready(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.send(ask{method: http.MethodGet, path: "/readyz", ctx: gone})
+	want(t, w.get("/readyz"), http.StatusOK, "")
 }

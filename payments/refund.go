@@ -57,6 +57,7 @@ func (s *System) composeRefunds() error {
 	}
 	questions := s.config.questions()
 	questions.Alert, questions.Clock, questions.Rand, questions.Observe = s.alert, s.deps.Clock, s.deps.Rand, s.sawRefundResolver
+	questions.Ref = refIn
 	ask, err := resolve.AskRemote(refundRemote{s}, s.config.ask(s.deps.Clock))
 	if err != nil {
 		return err

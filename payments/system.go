@@ -89,6 +89,7 @@ func (s *System) composeLoops() error {
 	}
 	questions := s.config.questions()
 	questions.Alert, questions.Clock, questions.Rand, questions.Observe = s.alert, s.deps.Clock, s.deps.Rand, s.sawResolver
+	questions.Ref = refIn
 	ask, err := resolve.AskRemote(chargeRemote{s}, s.config.ask(s.deps.Clock))
 	if err != nil {
 		return err

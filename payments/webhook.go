@@ -149,8 +149,7 @@ func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent, h hook) (
 	f := h.finding.Finish
 	out, err := h.engine.Settle(ctx, effect.Settle{ID: h.id, From: []effect.State{effect.Pending, effect.Unknown}, To: f.State,
 		By: by, Now: now, Row: f.Row, Postings: f.Postings, Events: f.Events, Inbox: &key,
-		Evidence: &effect.Evidence{Name: "verdict", Kind: effect.EvidenceVerdict, By: by, At: now,
-			Seen: "a webhook said " + h.finding.Ref + ": " + string(h.finding.State)}})
+		Evidence: resolve.VerdictNote(by, "a webhook said "+h.finding.Ref+": "+string(h.finding.State), now)})
 	switch {
 	case err != nil:
 		return "", err
@@ -172,25 +171,35 @@ func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent, h hook) (
 	return "late", nil
 }
 
-// finish settles an attempt by a definite answer. When somebody else was faster and the
-// answer speaks against what they recorded, a person's verdict perhaps, it is told and
-// kept: an answer is evidence, also when it comes too late.
+// finish settles an attempt by a definite answer: it is evidence, also when it comes so
+// late that somebody else has the effect by now. While that one knows nothing, the answer
+// settles it; when they have recorded something else, a person's verdict perhaps, it is
+// told and kept.
 func (s *System) finish(ctx context.Context, a *effect.Attempt, h hook, f effect.Finish) (effect.Decision, error) {
 	d, err := a.Finish(ctx, f)
 	if err != nil || d.Guard != nil && d.Guard.SettledBy == a.Owner() {
 		return d, err
 	}
-	// No From: it moves nothing and shows what is there.
-	seen, readErr := h.engine.Settle(ctx, effect.Settle{ID: h.id, To: f.State, By: a.Owner(), Now: s.deps.Clock.Now()})
-	if readErr != nil || seen.Guard == nil || !seen.Guard.State.Final() {
-		return d, nil // not final: whoever owns it now asks again
-	}
-	if name, says := h.finding.Against(seen.Guard.State, refIn(*seen.Guard)); says != "" {
+	now := s.deps.Clock.Now()
+	late := effect.Settle{ID: h.id, From: []effect.State{effect.Unknown}, To: f.State, By: a.Owner(), Now: now, Row: f.Row,
+		Postings: f.Postings, Events: f.Events,
+		Evidence: resolve.VerdictNote("attempt-"+a.Owner(), h.source+" gave "+h.finding.Ref+": "+string(h.finding.State), now)}
+	out, lateErr := h.engine.Settle(ctx, late)
+	switch {
+	case lateErr != nil || out.Guard == nil:
+		s.deps.Log.Error("a late answer could not be kept", "id", h.id, "error", lateErr)
+	case out.Moved:
+		_, _ = h.engine.Rewrite(ctx, *out.Guard, f.Answer) // failing is harmless: pointers are rendered
+	case out.Guard.State.Final():
+		name, says := h.finding.Against(out.Guard.State, refIn(*out.Guard))
+		if says == "" {
+			break
+		}
 		if _, err := s.contradict(ctx, h, "attempt-"+a.Owner(), name, says, nil); err != nil {
 			s.deps.Log.Error("a contradiction could not be kept", "id", h.id, "error", err)
 		}
 	}
-	return d, nil
+	return d, nil // PENDING: its new owner asks with the same key
 }
 
 // refIn is the PSP's name of what a guard is about.

@@ -74,6 +74,9 @@ type Config struct {
 	// UnknownOnly leaves PENDING effects with a stale lease to their callers'
 	// repeats. Defaults to false: they are swept.
 	UnknownOnly bool
+	// Ref is the other side's name of a settled effect, such as "ch_1", so that a success
+	// under another name is noticed. Defaults to none.
+	Ref func(g effect.Guard) string
 	// Clock is the time. Defaults to clock.System().
 	Clock clock.Clock
 	// Rand makes tokens and jitter. Defaults to entropy.System().
@@ -116,6 +119,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Rand == nil {
 		c.Rand = entropy.System()
+	}
+	if c.Ref == nil {
+		c.Ref = func(effect.Guard) string { return "" }
 	}
 	if c.Observe == nil {
 		c.Observe = func(string, effect.Guard) {}
@@ -226,7 +232,7 @@ func (r *Resolver) record(ctx context.Context, g effect.Guard, f effect.Finish) 
 	now := r.config.Clock.Now()
 	settle := effect.Settle{ID: g.ID, From: []effect.State{effect.Unknown}, To: f.State, By: r.token, Fenced: true,
 		Now: now, Result: f.Result, Row: f.Row, Postings: f.Postings, Events: f.Events,
-		Evidence: &effect.Evidence{Name: verdictName, Kind: effect.EvidenceVerdict, By: r.token, Seen: clip(f.Seen, effect.MaxEvidenceSeen), At: now}}
+		Evidence: VerdictNote(r.token, f.Seen, now)}
 	out, err := r.engine.Settle(ctx, settle)
 	if err == nil && !out.Moved && out.Guard != nil && out.Guard.State == effect.Unknown {
 		settle.Fenced = false
@@ -260,7 +266,7 @@ func neverRecorded(err error) bool {
 // contradicted tells a person of an answer that came too late and speaks against what
 // was recorded, and keeps it.
 func (r *Resolver) contradicted(ctx context.Context, g effect.Guard, f effect.Finish) error {
-	name, says := Finding{Ref: f.Ref, State: f.State}.Against(g.State, "")
+	name, says := Finding{Ref: f.Ref, State: f.State}.Against(g.State, r.config.Ref(g))
 	if says == "" {
 		return nil
 	}
@@ -274,6 +280,13 @@ func (r *Resolver) contradicted(ctx context.Context, g effect.Guard, f effect.Fi
 
 // verdictName names the evidence of the one move to a final state.
 const verdictName = "verdict"
+
+// VerdictNote is the evidence of the move to a final state: what by saw, when. It keeps
+// within what evidence may hold, whatever the other side has sent.
+func VerdictNote(by, seen string, at time.Time) *effect.Evidence {
+	return &effect.Evidence{Name: verdictName, Kind: effect.EvidenceVerdict, By: clip(by, effect.MaxEvidenceName),
+		Seen: clip(seen, effect.MaxEvidenceSeen), At: at}
+}
 
 // ConflictNote is the evidence of a contradiction: what by saw, when. A second one of
 // its name is left, so a name tells one contradiction from another. It keeps within
