@@ -309,6 +309,13 @@ find_or_install_chromium() {
   say "Chromium at $chromium"
 }
 
+# --- tools -------------------------------------------------------------------
+
+# curl walks through the documentation in a test; without it that test says so.
+install_curl() {
+  command -v curl >/dev/null || { [[ -n ${CI:-} ]] && install curl ca-certificates; } || true
+}
+
 # --- main --------------------------------------------------------------------
 
 # wanted SERVICE VARIABLE: whether to start it.
@@ -357,6 +364,7 @@ main() {
   chmod 755 "$dir"
   ! is_root || chown -R "$(server_user)" "$dir"
 
+  install_curl
   if wanted postgres RETRYPROOF_TEST_POSTGRES; then start_postgres; fi
   if wanted replica RETRYPROOF_TEST_POSTGRES_REPLICA; then start_replica; fi
   if wanted pgbouncer RETRYPROOF_TEST_PGBOUNCER; then start_pgbouncer; fi
