@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/retryproof/retryproof/deadline"
+	"github.com/retryproof/retryproof/internal/spelling"
 )
 
 // MaxFile is the largest file that Parse takes, in bytes.
@@ -263,30 +264,13 @@ func suggestion(path, name string, in reflect.Type) string {
 	return "allowed here: " + strings.Join(here, ", ")
 }
 
-// distance is how many bytes must be changed, added or taken away (Levenshtein). What
-// differs much in length is far without being counted.
+// distance is spelling.Distance; what differs much in length is far without being
+// counted, since a file may hold a word of any length.
 func distance(a, b string) int {
-	a = strings.ToLower(a)
 	if diff := len(a) - len(b); diff > 8 || diff < -8 {
 		return 9
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := corner
-			if a[i] != b[j] {
-				cost++
-			}
-			corner = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return spelling.Distance(a, b)
 }
 
 // wrong is a value that no setting can have.

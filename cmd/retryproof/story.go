@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/retryproof/retryproof/internal/spelling"
 	"github.com/retryproof/retryproof/sim/story"
 )
 
@@ -117,7 +118,7 @@ func (c *storyRunCommand) suggest(wrong *story.MisuseError) error {
 	before, list, unknown := strings.Cut(wrong.What, "; there are: ")
 	nearest, least := "", 1+len(c.Branch)/3
 	for _, b := range append(story.List(), story.Branch{ID: "all"}) {
-		if d := distance(c.Branch, b.ID); d <= least && b.NotYet == "" {
+		if d := spelling.Distance(c.Branch, b.ID); d <= least && b.NotYet == "" {
 			nearest, least = b.ID, d-1 // the first of those that are equally near
 		}
 	}
@@ -125,27 +126,4 @@ func (c *storyRunCommand) suggest(wrong *story.MisuseError) error {
 		return wrong
 	}
 	return reworded{fmt.Sprintf("%s; did you mean %s? There are: %s", before, nearest, list), wrong}
-}
-
-// distance is how many letters must be changed, added or taken away (Levenshtein),
-// whatever their case.
-func distance(a, b string) int {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := corner
-			if a[i] != b[j] {
-				cost++
-			}
-			corner = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
