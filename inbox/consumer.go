@@ -9,23 +9,29 @@
 //   - the id is recorded only together with the effect, so that a handler that
 //     fails or says "later" loses nothing;
 //   - a message is deleted only after its effect is committed and the follow-up
-//     step has succeeded, on the first delivery or a repeat.
+//     step has succeeded, on the first delivery or a repeat, or after it was set
+//     aside with a reason (Config.Parked), whole, for a person.
 //
 // Does not promise: order. The queue orders a group; use versions where the order
-// of effects matters.
+// of effects matters. A message that fails holds back its group until it is applied
+// or set aside; later ones of its group overtake it then. Without Config.Parked it is
+// tried for ever.
 //
 // Crash points: before the commit, nothing happened and the message comes again;
 // after the commit, the repeat skips the effect, runs the follow-up and deletes;
-// after the delete, done.
+// after it was set aside, the message comes again, is applied or found set aside, and
+// is deleted; after the delete, done.
 package inbox
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/retryproof/retryproof/clock"
+	"github.com/retryproof/retryproof/internal/backoff"
 	"github.com/retryproof/retryproof/queue"
 )
 
@@ -56,9 +62,26 @@ type Config struct {
 	// After finishes what follows the effect, such as a notification. It runs on
 	// the first delivery and on every repeat. Defaults to nothing.
 	After func(ctx context.Context, d queue.Delivery) error
+	// Parked keeps messages that are set aside. Defaults to none: a message that
+	// fails is tried for ever and holds back its group.
+	Parked ParkedStore
+	// Consumer names this consumer in those records; needed with Parked, and better
+	// the InboxKey.Consumer of what Handler returns. Defaults to "".
+	Consumer string
+	// MaxAttempts sets a message aside that was delivered so often while others were
+	// finished. An error of Handler that is NotDone with CodePermanent does it at once;
+	// one of After does not, for it may be the fault of every message, such as a wrong
+	// address. Defaults to 20: about a quarter of an hour.
+	MaxAttempts int
+	// ParkAfter sets a message aside that was delivered MaxAttempts times and has
+	// failed for so long, whether or not any other is finished; an outage that is
+	// shorter sets nothing aside. The time is told by the number of deliveries, as the
+	// shortest that they can have taken, so that none is set aside for having waited
+	// while no consumer ran: it is set aside within two ParkAfter. Defaults to 24 h.
+	ParkAfter time.Duration
 	// Clock is the time. Defaults to clock.System().
 	Clock clock.Clock
-	// Observe is told "applied", "repeat" and "failed", with the delivery.
+	// Observe is told "applied", "repeat", "failed" and "parked", with the delivery.
 	// Defaults to nothing.
 	Observe func(what string, d queue.Delivery)
 }
@@ -70,32 +93,61 @@ type Consumer struct {
 	store  Store
 	handle Handler
 	config Config
+	// lastDone is when a message was finished last, in nanoseconds since 1970; 0 for
+	// never. It tells an outage from a message that cannot be applied.
+	lastDone atomic.Int64
+}
+
+// Validate returns everything that is wrong with the configuration at once.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	if c.Batch < 0 || c.MaxAttempts < 0 || c.ParkAfter < 0 {
+		errs = append(errs, fmt.Errorf("inbox: Batch %d, MaxAttempts %d and ParkAfter %v must not be negative", c.Batch, c.MaxAttempts, c.ParkAfter))
+	}
+	if c.MinBackoff < 0 || c.MaxBackoff < c.MinBackoff {
+		errs = append(errs, fmt.Errorf("inbox: 0 ≤ MinBackoff ≤ MaxBackoff fails: %v, %v", c.MinBackoff, c.MaxBackoff))
+	}
+	if (c.Parked == nil) != (c.Consumer == "") {
+		errs = append(errs, errors.New("inbox: Parked needs Consumer, the name of the records' owner, and the other way round"))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Batch == 0 {
+		c.Batch = 1
+	}
+	if c.MinBackoff == 0 {
+		c.MinBackoff = time.Second
+	}
+	if c.MaxBackoff == 0 {
+		c.MaxBackoff = max(time.Minute, c.MinBackoff)
+	}
+	if c.MaxAttempts == 0 {
+		c.MaxAttempts = 20
+	}
+	if c.ParkAfter == 0 {
+		c.ParkAfter = 24 * time.Hour
+	}
+	if c.After == nil {
+		c.After = func(context.Context, queue.Delivery) error { return nil }
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
+	if c.Observe == nil {
+		c.Observe = func(string, queue.Delivery) {}
+	}
+	return c
 }
 
 // NewConsumer returns a consumer.
 func NewConsumer(source Source, store Store, handle Handler, config Config) (*Consumer, error) {
-	if config.Batch < 0 || config.MinBackoff < 0 || config.MaxBackoff < 0 {
-		return nil, fmt.Errorf("inbox: Batch, MinBackoff and MaxBackoff must not be negative")
+	if err := config.Validate(); err != nil {
+		return nil, err
 	}
-	if config.Batch == 0 {
-		config.Batch = 1
-	}
-	if config.MinBackoff == 0 {
-		config.MinBackoff = time.Second
-	}
-	if config.MaxBackoff == 0 {
-		config.MaxBackoff = time.Minute
-	}
-	if config.After == nil {
-		config.After = func(context.Context, queue.Delivery) error { return nil }
-	}
-	if config.Clock == nil {
-		config.Clock = clock.System()
-	}
-	if config.Observe == nil {
-		config.Observe = func(string, queue.Delivery) {}
-	}
-	return &Consumer{source: source, store: store, handle: handle, config: config}, nil
+	return &Consumer{source: source, store: store, handle: handle, config: config.withDefaults()}, nil
 }
 
 // RunOnce receives and applies one batch. It returns how many messages it
@@ -109,28 +161,50 @@ func (c *Consumer) RunOnce(ctx context.Context) (int, error) {
 	done := 0
 	var failures []error
 	for _, d := range deliveries {
-		if err := c.apply(ctx, d); err != nil {
-			c.config.Observe("failed", d)
-			retryErr := c.source.Retry(ctx, d, c.backoff(d.Attempt))
-			if retryErr == nil {
-				done++
-			}
-			failures = append(failures, fmt.Errorf("inbox: %s: %w", d.ID, err), retryErr)
-			continue
+		cause := c.apply(ctx, d)
+		if cause == nil {
+			c.lastDone.Store(c.config.Clock.Now().UnixNano())
+		} else {
+			failures = append(failures, fmt.Errorf("inbox: %s: %w", d.ID, cause))
 		}
-		if err := c.source.Finish(ctx, d); err != nil {
-			failures = append(failures, err) // it comes again and is a repeat
-			continue
+		left, err := c.leave(ctx, d, cause)
+		if left {
+			done++
 		}
-		done++
+		failures = append(failures, err)
 	}
 	return done, errors.Join(failures...)
 }
 
+// leave ends a delivery, and reports whether it could: a message is deleted when it
+// was applied or set aside, and put back when it failed. One that could not be left
+// comes again.
+func (c *Consumer) leave(ctx context.Context, d queue.Delivery, cause error) (bool, error) {
+	if cause == nil {
+		err := c.source.Finish(ctx, d)
+		return err == nil, err
+	}
+	c.config.Observe("failed", d)
+	var parkErr error
+	if c.mustPark(d, cause) {
+		if parkErr = c.park(ctx, d, cause); parkErr == nil {
+			err := c.source.Finish(ctx, d)
+			return err == nil, err
+		}
+	}
+	err := c.source.Retry(ctx, d, c.waits().After(d.Attempt))
+	return err == nil, errors.Join(parkErr, err)
+}
+
+// unhandled is an error of the handler, before anything was written.
+type unhandled struct{ error }
+
+func (u *unhandled) Unwrap() error { return u.error }
+
 func (c *Consumer) apply(ctx context.Context, d queue.Delivery) error {
 	a, err := c.handle(ctx, d)
 	if err != nil {
-		return err
+		return &unhandled{err}
 	}
 	first, err := c.store.Apply(ctx, a)
 	if err != nil {
@@ -144,13 +218,6 @@ func (c *Consumer) apply(ctx context.Context, d queue.Delivery) error {
 	return c.config.After(ctx, d)
 }
 
-func (c *Consumer) backoff(attempt int) time.Duration {
-	wait := c.config.MinBackoff
-	for range attempt - 1 {
-		if wait >= c.config.MaxBackoff/2 {
-			return c.config.MaxBackoff
-		}
-		wait *= 2
-	}
-	return min(wait, c.config.MaxBackoff)
+func (c *Consumer) waits() backoff.Doubling {
+	return backoff.Doubling{Min: c.config.MinBackoff, Max: c.config.MaxBackoff}
 }

@@ -311,7 +311,7 @@ func TestBackoffDoublesToItsBound(t *testing.T) {
 	}{
 		{inbox.Config{}, []time.Duration{1, 2, 4, 8, 16, 32, 60, 60}},
 		{inbox.Config{MinBackoff: 3 * time.Second, MaxBackoff: 5 * time.Second}, []time.Duration{3, 5, 5}},
-		{inbox.Config{MinBackoff: 9 * time.Second, MaxBackoff: 5 * time.Second}, []time.Duration{5, 5}},
+		{inbox.Config{MinBackoff: 2 * time.Minute}, []time.Duration{120, 120}},
 		{inbox.Config{MinBackoff: time.Second, MaxBackoff: 4 * time.Second}, []time.Duration{1, 2, 4, 4}},
 	} {
 		t.Run(test.config.MinBackoff.String(), func(t *testing.T) {
@@ -348,9 +348,12 @@ func TestAQueueThatCannotBeAskedIsAnError(t *testing.T) {
 	}
 }
 
-func TestNegativeSettingsAreRefused(t *testing.T) {
+func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []inbox.Config{{Batch: -1}, {MinBackoff: -1}, {MaxBackoff: -1}} {
+	for _, bad := range []inbox.Config{
+		{Batch: -1}, {MinBackoff: -1}, {MaxBackoff: -1}, {MaxAttempts: -1}, {ParkAfter: -1},
+		{MinBackoff: 9 * time.Second, MaxBackoff: 5 * time.Second}, {Consumer: "mailer"}, {Parked: memory.New().ParkedMessages()},
+	} {
 		if _, err := inbox.NewConsumer(nil, nil, nil, bad); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}

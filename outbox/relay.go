@@ -27,14 +27,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/entropy"
+	"github.com/retryproof/retryproof/internal/backoff"
+	"github.com/retryproof/retryproof/internal/clip"
 	"github.com/retryproof/retryproof/queue"
 )
 
@@ -209,41 +209,21 @@ func (r *Relay) publish(ctx context.Context, row Row) (bool, error) {
 	if permanent || row.Attempts >= r.config.MaxAttempts && (alive || r.failedFor(row.Attempts) >= r.config.ParkAfter) {
 		return r.park(ctx, row, err)
 	}
-	wait := r.backoff(row.Attempts)
+	wait := r.waits().After(row.Attempts)
 	wait = wait/2 + time.Duration(entropy.Fraction(r.config.Rand)*float64(wait/2))
-	deferErr := r.giveBack(ctx, Defer{EventID: row.ID, NextAt: r.config.Clock.Now().Add(wait), Reason: reason(err)})
+	deferErr := r.giveBack(ctx, Defer{EventID: row.ID, NextAt: r.config.Clock.Now().Add(wait), Reason: clip.Text(err.Error(), clip.Reason)})
 	return false, errors.Join(fmt.Errorf("outbox: send %s: %w", row.ID, err), deferErr)
 }
 
 // failedFor is the shortest time from a row's first try to the last of so many.
-// Between two tries lies half of a backoff at least, or the lease of a relay that
-// died with the row.
+// Between two tries lies half of a wait at least, or the lease of a relay that died
+// with the row.
 func (r *Relay) failedFor(attempts int) time.Duration {
-	total := time.Duration(0)
-	for n := 1; n < attempts; n++ {
-		wait := min(r.backoff(n)/2, r.config.Lease)
-		if r.backoff(n) == r.config.MaxBackoff { // and so from here on
-			rest := time.Duration(attempts - n)
-			if wait > 0 && rest > (math.MaxInt64-total)/wait {
-				return math.MaxInt64
-			}
-			return total + rest*wait
-		}
-		total += wait
-	}
-	return total
+	return r.waits().AtLeast(attempts, r.config.Lease)
 }
 
-// backoff doubles from MinBackoff up to MaxBackoff.
-func (r *Relay) backoff(attempts int) time.Duration {
-	wait := r.config.MinBackoff
-	for range attempts - 1 {
-		if wait >= r.config.MaxBackoff/2 {
-			return r.config.MaxBackoff
-		}
-		wait *= 2
-	}
-	return wait
+func (r *Relay) waits() backoff.Doubling {
+	return backoff.Doubling{Min: r.config.MinBackoff, Max: r.config.MaxBackoff}
 }
 
 // writeContext lets the bookkeeping of a row outlive a relay that is told to stop:
@@ -276,16 +256,9 @@ func (r *Relay) deleteSent(ctx context.Context, row Row) (bool, error) {
 func (r *Relay) park(ctx context.Context, row Row, cause error) (bool, error) {
 	ctx, cancel := r.writeContext(ctx)
 	defer cancel()
-	parked, err := r.store.Park(ctx, Park{Relay: r.token, EventID: row.ID, Now: r.config.Clock.Now(), Reason: reason(cause)})
+	parked, err := r.store.Park(ctx, Park{Relay: r.token, EventID: row.ID, Now: r.config.Clock.Now(), Reason: clip.Text(cause.Error(), clip.Reason)})
 	if parked {
 		r.config.Observe("parked", row.Event)
 	}
 	return parked, err
-}
-
-// reason keeps an error short enough for a column that people read, and in UTF-8,
-// which databases insist on.
-func reason(err error) string {
-	s := err.Error()
-	return strings.ToValidUTF8(s[:min(len(s), 500)], "?")
 }

@@ -93,3 +93,28 @@ type Stats struct {
 	// zero when none waits. Its age is how long a failing head holds back its group.
 	OldestAt time.Time
 }
+
+// Parked is a row that was set aside, for a person.
+type Parked struct {
+	retryproof.Event
+	// Attempts counts how often it was claimed.
+	Attempts int
+	// Reason is why it was set aside.
+	Reason   string
+	ParkedAt time.Time
+}
+
+// ListParked asks for a page of parked rows.
+type ListParked struct {
+	// After continues behind a row: what is listed is greater than its (ParkedAt,
+	// ID). The zero Parked begins at the start.
+	After Parked
+	// Limit is how many at most, greater than 0.
+	Limit int
+}
+
+// ParkedStore lists what was set aside. Store.Redrive puts it back.
+type ParkedStore interface {
+	// ListParked lists parked rows ordered by (ParkedAt, ID).
+	ListParked(ctx context.Context, l ListParked) ([]Parked, error)
+}

@@ -171,6 +171,8 @@ func (s *System) sawDelivery(what string, d queue.Delivery) {
 		s.saw(id, hopWorker, "credits")
 	case "repeat":
 		s.saw(id, hopWorker, "repeats dropped")
+	case "parked":
+		s.setAside(hopWorker, d.ID)
 	}
 }
 

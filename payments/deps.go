@@ -109,7 +109,7 @@ func (d Deps) validate() error {
 		}
 	}
 	s := d.Store
-	need("Store", s.Effects == nil || s.Due == nil || s.Refunds == nil || s.DueRefunds == nil || s.Outbox == nil || s.Inbox == nil || s.Notify == nil || s.Ledger == nil || s.Hops == nil || s.RefundList == nil || s.Versions == nil || s.Janitor == nil)
+	need("Store", s.Effects == nil || s.Due == nil || s.Refunds == nil || s.DueRefunds == nil || s.Outbox == nil || s.Inbox == nil || s.ParkedEvents == nil || s.ParkedMessages == nil || s.Notify == nil || s.Ledger == nil || s.Hops == nil || s.RefundList == nil || s.Versions == nil || s.Janitor == nil)
 	need("Queue", d.Queue == nil)
 	need("PSP", d.PSP == nil)
 	need("Push", d.Push == nil)

@@ -35,6 +35,8 @@ var routes = map[string]route{
 	"POST /operator/payments/{id}/verdict":                  (*System).decidePayment,
 	"POST /operator/payments/{id}/refunds/{refund}/verdict": (*System).decideRefund,
 	"POST /operator/reconciliations":                        (*System).reconcileForOperator,
+	"GET /operator/parked":                                  (*System).listParked,
+	"POST /operator/parked/{hop}/{id}/redrive":              (*System).redrive,
 }
 
 // nowhere answers what no other pattern takes, as a problem like every other refusal.

@@ -90,9 +90,13 @@ type Stores struct {
 	DueRefunds resolve.Store
 	Outbox     outbox.Store
 	Inbox      inbox.Store
-	Notify     notify.Store
-	Ledger     Ledger
-	Hops       Hops
+	// ParkedEvents lists what the relays have set aside, ParkedMessages keeps what the
+	// workers have.
+	ParkedEvents   outbox.ParkedStore
+	ParkedMessages inbox.ParkedStore
+	Notify         notify.Store
+	Ledger         Ledger
+	Hops           Hops
 	// RefundList lists refunds over all payments; the reconciliation needs it.
 	RefundList RefundList
 	// Versions keeps the numbered actions of each device.
@@ -164,6 +168,8 @@ type Audit struct {
 	WrongBalance int64
 	// OutboxWaiting, OutboxParked count undeleted events.
 	OutboxWaiting, OutboxParked int64
+	// MessagesParked counts messages that workers have set aside.
+	MessagesParked int64
 	// IntentsPending, IntentsSent count notifications.
 	IntentsPending, IntentsSent int64
 	// ClaimsInProgress counts claims that nobody has completed.

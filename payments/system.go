@@ -81,7 +81,7 @@ func (s *System) composeLoops() error {
 	}
 	s.notifier = notify.New(s.deps.Store.Notify, channelPush, s.deps.Push, notify.Config{Clock: s.deps.Clock, Observe: s.sawIntent})
 	s.consumer, err = inbox.NewConsumer(s.deps.Queue, s.deps.Store.Inbox, s.apply, inbox.Config{
-		Clock: s.deps.Clock, Observe: s.sawDelivery,
+		Clock: s.deps.Clock, Observe: s.sawDelivery, Parked: s.deps.Store.ParkedMessages, Consumer: consumerCredit,
 		After: func(ctx context.Context, d queue.Delivery) error { return s.notifier.Finish(ctx, d.ID) },
 	})
 	if err != nil {
@@ -193,6 +193,8 @@ func (s *System) sawRelay(what string, e retryproof.Event) {
 		s.saw(paymentOf(e.ID), hopRelay, "sends")
 	case "failed":
 		s.saw(paymentOf(e.ID), hopRelay, "failed sends")
+	case "parked":
+		s.setAside(hopRelay, e.ID)
 	}
 }
 

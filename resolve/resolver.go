@@ -29,13 +29,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/entropy"
+	"github.com/retryproof/retryproof/internal/backoff"
+	"github.com/retryproof/retryproof/internal/clip"
 )
 
 // Ask finds out what became of an effect: by repeating the outside call with the
@@ -284,23 +285,16 @@ const verdictName = "verdict"
 // VerdictNote is the evidence of the move to a final state: what by saw, when. It keeps
 // within what evidence may hold, whatever the other side has sent.
 func VerdictNote(by, seen string, at time.Time) *effect.Evidence {
-	return &effect.Evidence{Name: verdictName, Kind: effect.EvidenceVerdict, By: clip(by, effect.MaxEvidenceName),
-		Seen: clip(seen, effect.MaxEvidenceSeen), At: at}
+	return &effect.Evidence{Name: verdictName, Kind: effect.EvidenceVerdict, By: clip.Text(by, effect.MaxEvidenceName),
+		Seen: clip.Text(seen, effect.MaxEvidenceSeen), At: at}
 }
 
 // ConflictNote is the evidence of a contradiction: what by saw, when. A second one of
 // its name is left, so a name tells one contradiction from another. It keeps within
 // what evidence may hold, whatever the other side has sent.
 func ConflictNote(name, by, seen string, at time.Time) *effect.Evidence {
-	return &effect.Evidence{Name: clip("conflict "+name, effect.MaxEvidenceName), Kind: effect.EvidenceConflict,
-		By: clip(by, effect.MaxEvidenceName), Seen: clip(seen, effect.MaxEvidenceSeen), At: at}
-}
-
-// clip keeps a text within what evidence may say, in whole characters. What the other
-// side sent may hold anything.
-func clip(s string, most int) string {
-	s = strings.ReplaceAll(s, "\x00", "")
-	return strings.ToValidUTF8(s[:min(len(s), most)], "")
+	return &effect.Evidence{Name: clip.Text("conflict "+name, effect.MaxEvidenceName), Kind: effect.EvidenceConflict,
+		By: clip.Text(by, effect.MaxEvidenceName), Seen: clip.Text(seen, effect.MaxEvidenceSeen), At: at}
 }
 
 // stillUnknown gives the lease back and sets the time of the next question.
@@ -310,7 +304,7 @@ func (r *Resolver) stillUnknown(ctx context.Context, g effect.Guard, cause error
 	if note != nil && !Told(ctx, r.store, g.ID, note.Name) {
 		r.config.Alert(ctx, g, cause)
 	}
-	wait := r.backoff(g.Tries)
+	wait := backoff.Doubling{Min: r.config.MinBackoff, Max: r.config.MaxBackoff}.After(g.Tries)
 	wait = wait/2 + time.Duration(entropy.Fraction(r.config.Rand)*float64(wait/2))
 	now := r.config.Clock.Now()
 	_, err := r.engine.Settle(ctx, effect.Settle{ID: g.ID, From: []effect.State{effect.Unknown}, To: effect.Unknown, By: r.token, Fenced: true,
@@ -327,7 +321,7 @@ func (r *Resolver) note(g effect.Guard, cause error) *effect.Evidence {
 		return ConflictNote(c.Name, r.token, c.Seen, now)
 	case g.Tries >= r.config.AlertAfter:
 		return &effect.Evidence{Name: "alert", Kind: effect.EvidenceAlert, By: r.token, At: now,
-			Seen: clip(fmt.Sprintf("%d questions, no evidence; last: %v", g.Tries, cause), effect.MaxEvidenceSeen)}
+			Seen: clip.Text(fmt.Sprintf("%d questions, no evidence; last: %v", g.Tries, cause), effect.MaxEvidenceSeen)}
 	}
 	return nil
 }
@@ -337,16 +331,4 @@ func (r *Resolver) note(g effect.Guard, cause error) *effect.Evidence {
 func Told(ctx context.Context, store Store, id retryproof.ID, name string) bool {
 	kept, err := store.Evidence(ctx, id)
 	return err == nil && slices.ContainsFunc(kept, func(e effect.Evidence) bool { return e.Name == name })
-}
-
-// backoff doubles from MinBackoff up to MaxBackoff.
-func (r *Resolver) backoff(tries int) time.Duration {
-	wait := r.config.MinBackoff
-	for range tries - 1 {
-		if wait >= r.config.MaxBackoff/2 {
-			return r.config.MaxBackoff
-		}
-		wait *= 2
-	}
-	return wait
 }

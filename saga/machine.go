@@ -2,10 +2,10 @@ package saga
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/internal/clip"
 )
 
 // Verdict is what is to be done about a saga.
@@ -111,7 +111,7 @@ func inDoubt(d Definition, r Record) string {
 }
 
 func reasonOf(e Entry) string {
-	return clean("step " + e.Step + " is " + string(e.State) + " (" + string(e.Code) + "): " + e.Message)
+	return clip.Text("step "+e.Step+" is "+string(e.State)+" ("+string(e.Code)+"): "+e.Message, clip.Reason)
 }
 
 // begin returns the record with one more try of the call, STARTED.
@@ -140,7 +140,7 @@ func conclude(r Record, i int, result []byte, err error, now time.Time) (after R
 	e := &r.Log[i]
 	e.UpdatedAt, e.Code, e.Message = now, "", ""
 	if err != nil {
-		e.Code, e.Message = retryproof.Code(clean(string(retryproof.CodeOf(err)))), clean(err.Error())
+		e.Code, e.Message = retryproof.Code(clip.Text(string(retryproof.CodeOf(err)), clip.Reason)), clip.Text(err.Error(), clip.Reason)
 	}
 	switch retryproof.OutcomeOf(err) {
 	case retryproof.Done:
@@ -180,10 +180,4 @@ var passing = []retryproof.Code{
 // "card-declined", is permanent.
 func Permanent(err error) bool {
 	return retryproof.OutcomeOf(err) == retryproof.NotDone && !slices.Contains(passing, retryproof.CodeOf(err))
-}
-
-// clean keeps a text short and in UTF-8 without NUL, which databases insist on.
-func clean(s string) string {
-	s = strings.ToValidUTF8(s[:min(len(s), 500)], "?")
-	return strings.ReplaceAll(s, "\x00", "?")
 }

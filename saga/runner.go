@@ -10,6 +10,7 @@ import (
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/entropy"
+	"github.com/retryproof/retryproof/internal/clip"
 )
 
 // maxKeyBytes is the longest key that a call may carry: Stripe's limit for an
@@ -161,7 +162,7 @@ func (r *Runner) Cancel(ctx context.Context, id retryproof.ID, reason string) (R
 		if step := inDoubt(r.definitions[rec.Name], rec); step != "" {
 			refusal = inProgress("step " + step + " is in doubt and has no compensation")
 		} else {
-			next.State, next.Reason, next.NextAt = Compensating, clean(reason), r.config.Clock.Now()
+			next.State, next.Reason, next.NextAt = Compensating, clip.Text(reason, clip.Reason), r.config.Clock.Now()
 		}
 	}
 	next.Until = time.Time{}

@@ -23,6 +23,8 @@ func (x *seam) stores(in payments.Stores) payments.Stores {
 		due, dueRefunds  due
 		outbox           box
 		inbox            inboxes
+		parkedEvents     parkedEvents
+		parkedMessages   parkedMessages
 		versions         versionSeam
 		notify           intents
 		books            books
@@ -30,10 +32,11 @@ func (x *seam) stores(in payments.Stores) payments.Stores {
 		janitor          janitor
 	}{
 		effects{x, in.Effects, false}, effects{x, in.Refunds, true}, due{x, in.Due}, due{x, in.DueRefunds}, box{x, in.Outbox},
-		inboxes{x, in.Inbox}, versionSeam{x, in.Versions}, intents{x, in.Notify}, books{x, in.Ledger, in.RefundList}, hopSeam{x, in.Hops}, janitor{x, in.Janitor},
+		inboxes{x, in.Inbox}, parkedEvents{x, in.ParkedEvents}, parkedMessages{x, in.ParkedMessages}, versionSeam{x, in.Versions}, intents{x, in.Notify}, books{x, in.Ledger, in.RefundList}, hopSeam{x, in.Hops}, janitor{x, in.Janitor},
 	}
 	return payments.Stores{
 		Effects: &s.effects, Due: &s.due, Refunds: &s.refunds, DueRefunds: &s.dueRefunds, Outbox: &s.outbox, Inbox: &s.inbox,
+		ParkedEvents: &s.parkedEvents, ParkedMessages: &s.parkedMessages,
 		Versions: &s.versions, Notify: &s.notify, Ledger: &s.books, RefundList: &s.books, Hops: &s.hops, Janitor: &s.janitor,
 	}
 }

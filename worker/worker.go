@@ -19,6 +19,7 @@ import (
 
 	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/entropy"
+	"github.com/retryproof/retryproof/internal/backoff"
 )
 
 // Loop is a step and how often to call it.
@@ -113,7 +114,7 @@ func (l Loop) run(ctx, stepCtx context.Context, config Config) {
 			idleFailures = 0
 		case err != nil:
 			idleFailures++
-			pause = l.backoff(idleFailures)
+			pause = backoff.Doubling{Min: min(l.Idle, l.MaxBackoff), Max: l.MaxBackoff}.After(idleFailures)
 		default:
 			idleFailures, pause = 0, l.Idle
 		}
@@ -136,16 +137,4 @@ func (l Loop) call(ctx context.Context) (int, error) {
 	n, err := l.Step(ctx)
 	returned = true
 	return n, err
-}
-
-// backoff doubles from Idle; a long Idle must not overflow to no pause at all.
-func (l Loop) backoff(failures int) time.Duration {
-	pause := l.Idle
-	for range failures - 1 {
-		if pause >= l.MaxBackoff/2 {
-			return l.MaxBackoff
-		}
-		pause *= 2
-	}
-	return min(pause, l.MaxBackoff)
 }

@@ -13,7 +13,7 @@ import (
 
 // simTables are emptied between two worlds: all that a store has, and no table of
 // somebody else's that may be beside them.
-var simTables = []string{"claims", "guards", "payments", "refunds", "evidence", "postings", "accounts", "outbox", "inbox", "notifications",
+var simTables = []string{"claims", "guards", "payments", "refunds", "evidence", "postings", "accounts", "outbox", "inbox", "inbox_parked", "notifications",
 	"sightings", "sagas", "saga_marks", "versions", "locators"}
 
 // openSimPostgres opens a database for worlds that follow each other; it is emptied

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/internal/backoff"
 	"github.com/retryproof/retryproof/psp"
 )
 
@@ -267,19 +268,7 @@ func (c *Core) sent(id string, err error) {
 	e.sending, e.lastError = false, ""
 	if err != nil {
 		e.lastError = err.Error()
-		e.next = now.Add(c.backoff(e.attempts))
 		e.attempts++
+		e.next = now.Add(backoff.Doubling{Min: c.cfg.WebhookBackoff, Max: c.cfg.WebhookMaxBackoff}.After(e.attempts))
 	}
-}
-
-// backoff is the wait after the given number of earlier failures.
-func (c *Core) backoff(failures int) time.Duration {
-	d := c.cfg.WebhookBackoff
-	for range failures {
-		if d >= c.cfg.WebhookMaxBackoff/2 {
-			return c.cfg.WebhookMaxBackoff
-		}
-		d *= 2
-	}
-	return d
 }

@@ -168,6 +168,7 @@ func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
 	}
 	box := l.s.outbox.stats()
 	a.OutboxWaiting, a.OutboxParked = box.Waiting, box.Parked
+	a.MessagesParked = int64(len(l.s.parked.byKey))
 	l.s.ledger.audit(&a)
 	l.s.auditRefunds(&a)
 	return a, nil

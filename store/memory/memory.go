@@ -35,6 +35,7 @@ type Store struct {
 	refunds  *table
 	outbox   outboxRows
 	inbox    inboxRows
+	parked   parkedRows
 	intents  intentRows
 	ledger   ledgerRows
 	sagas    sagaRows
@@ -52,6 +53,7 @@ func New() *Store {
 		payments:  newTable(true),
 		outbox:    newOutboxRows(),
 		inbox:     newInboxRows(),
+		parked:    newParkedRows(),
 		intents:   newIntentRows(),
 		ledger:    newLedgerRows(),
 		sagas:     newSagaRows(),
@@ -95,14 +97,16 @@ func (s *Store) Payments() payments.Stores {
 		Effects: effects{s, s.payments},
 		Due:     due{s, s.payments},
 		Refunds: effects{s, s.refunds}, DueRefunds: due{s, s.refunds},
-		Outbox:     s.Outbox(),
-		Inbox:      s.Inbox(),
-		Notify:     s.Notify(),
-		Ledger:     ledgerStore{s},
-		RefundList: ledgerStore{s},
-		Versions:   s.Versions(),
-		Hops:       hops{s},
-		Janitor:    janitor{s},
+		Outbox:         s.Outbox(),
+		Inbox:          s.Inbox(),
+		ParkedMessages: s.ParkedMessages(),
+		ParkedEvents:   s.ParkedEvents(),
+		Notify:         s.Notify(),
+		Ledger:         ledgerStore{s},
+		RefundList:     ledgerStore{s},
+		Versions:       s.Versions(),
+		Hops:           hops{s},
+		Janitor:        janitor{s},
 	}
 }
 

@@ -22,6 +22,7 @@ type outRow struct {
 	leasedUntil time.Time
 	nextAt      time.Time
 	parked      bool
+	parkedAt    time.Time
 	reason      string
 }
 
@@ -51,6 +52,8 @@ type outboxRows struct {
 	groups map[string]*outGroup
 	seq    int64
 	parked int64
+	// aside holds parked rows by (parkedAt, id).
+	aside index[*outRow]
 	// byAge holds rows that wait by (At, seq).
 	byAge          index[*outRow]
 	ready, waiting index[*outGroup]
@@ -60,6 +63,9 @@ func newOutboxRows() outboxRows {
 	return outboxRows{
 		byID:   map[string]*outRow{},
 		groups: map[string]*outGroup{},
+		aside: index[*outRow]{compare: func(a, b *outRow) int {
+			return cmp.Or(a.parkedAt.Compare(b.parkedAt), cmp.Compare(a.event.ID, b.event.ID))
+		}},
 		byAge: index[*outRow]{compare: func(a, b *outRow) int {
 			return cmp.Or(a.event.At.Compare(b.event.At), cmp.Compare(a.seq, b.seq))
 		}},
@@ -278,7 +284,9 @@ func (o outboxStore) Park(ctx context.Context, p outbox.Park) (bool, error) {
 	}
 	o.s.outbox.dequeue(r)
 	o.s.outbox.parked++
-	r.relay, r.leasedUntil, r.nextAt, r.parked, r.reason = "", time.Time{}, time.Time{}, true, p.Reason
+	r.relay, r.leasedUntil, r.nextAt = "", time.Time{}, time.Time{}
+	r.parked, r.parkedAt, r.reason = true, round(p.Now), p.Reason
+	o.s.outbox.aside.add(r)
 	return true, nil
 }
 
@@ -291,11 +299,12 @@ func (o outboxStore) Redrive(ctx context.Context, d outbox.Redrive) (bool, error
 	if r == nil || !r.parked {
 		return false, nil
 	}
-	r.parked, r.reason, r.attempts = false, "", 0
+	o.s.outbox.parked--
+	o.s.outbox.aside.remove(r)
+	r.parked, r.parkedAt, r.reason, r.attempts = false, time.Time{}, "", 0
 	if d.Body != nil {
 		r.event.Body = bytes.Clone(d.Body)
 	}
-	o.s.outbox.parked--
 	o.s.outbox.enqueue(r)
 	return true, nil
 }

@@ -69,6 +69,7 @@ const auditSQL = `SELECT
 		USING (account, currency) WHERE coalesce(a.balance, 0) <> coalesce(p.balance, 0)),
 	(SELECT count(*) FROM outbox WHERE parked_at IS NULL),
 	(SELECT count(*) FROM outbox WHERE parked_at IS NOT NULL),
+	(SELECT count(*) FROM inbox_parked),
 	(SELECT count(*) FROM notifications WHERE state = 'PENDING'),
 	(SELECT count(*) FROM notifications WHERE state = 'SENT'),
 	(SELECT count(*) FROM claims WHERE state = 'IN_PROGRESS'),
@@ -89,7 +90,7 @@ func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
 		var state effect.State
 		var n, refunds int64
 		if err := row.Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Debits, &a.DebitSum, &a.Unbalanced, &a.WrongBalance, &a.OutboxWaiting,
-			&a.OutboxParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded,
+			&a.OutboxParked, &a.MessagesParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded,
 			&state, &n, &refunds); err != nil {
 			return err
 		}

@@ -210,18 +210,20 @@ func (s *Store) Notify() notify.Store { return notifyStore{s} }
 func (s *Store) Payments() payments.Stores {
 	guards, refunds := effects{s, table(record.Payments)}, effects{s, table(record.Refunds)}
 	return payments.Stores{
-		Effects:    guards,
-		Due:        guards,
-		Refunds:    refunds,
-		DueRefunds: refunds,
-		Outbox:     s.Outbox(),
-		Inbox:      s.Inbox(),
-		Notify:     s.Notify(),
-		Ledger:     ledgerStore{s},
-		Hops:       hopStore{s},
-		RefundList: ledgerStore{s},
-		Versions:   s.Versions(),
-		Janitor:    janitor{s},
+		Effects:        guards,
+		Due:            guards,
+		Refunds:        refunds,
+		DueRefunds:     refunds,
+		Outbox:         s.Outbox(),
+		Inbox:          s.Inbox(),
+		ParkedEvents:   s.ParkedEvents(),
+		ParkedMessages: s.ParkedMessages(),
+		Notify:         s.Notify(),
+		Ledger:         ledgerStore{s},
+		Hops:           hopStore{s},
+		RefundList:     ledgerStore{s},
+		Versions:       s.Versions(),
+		Janitor:        janitor{s},
 	}
 }
 

@@ -102,22 +102,9 @@ func (n notifyStore) MarkSent(ctx context.Context, k notify.Key, now time.Time) 
 
 // Unsent lists PENDING intents.
 func (n notifyStore) Unsent(ctx context.Context, before time.Time, limit int) ([]notify.Intent, error) {
-	var out []notify.Intent
-	err := n.s.read(ctx, func(ctx context.Context, q query) error {
-		rows, err := q.rows(ctx, "SELECT "+intentColumns+` FROM notifications WHERE state = 'PENDING' AND created_at < ?
-			ORDER BY created_at, event_id, channel LIMIT ?`, record.Micros(before), max(limit, 0))
-		if err != nil {
-			return err
-		}
-		defer func() { _ = rows.Close() }()
-		for rows.Next() {
-			i, err := scanIntent(rows)
-			if err != nil {
-				return err
-			}
-			out = append(out, *i)
-		}
-		return rows.Err()
-	})
-	return orNothing(out, err)
+	return readList(ctx, n.s, func(row scanner) (notify.Intent, error) {
+		i, err := scanIntent(row)
+		return *i, err
+	}, "SELECT "+intentColumns+` FROM notifications WHERE state = 'PENDING' AND created_at < ?
+		ORDER BY created_at, event_id, channel LIMIT ?`, record.Micros(before), max(limit, 0))
 }

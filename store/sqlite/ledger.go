@@ -69,6 +69,7 @@ const auditSQL = `SELECT
 		WHERE coalesce(a.balance, 0) <> coalesce(p.balance, 0)),
 	(SELECT count(*) FROM outbox WHERE parked_at IS NULL),
 	(SELECT count(*) FROM outbox WHERE parked_at IS NOT NULL),
+	(SELECT count(*) FROM inbox_parked),
 	(SELECT count(*) FROM notifications WHERE state = 'PENDING'),
 	(SELECT count(*) FROM notifications WHERE state = 'SENT'),
 	(SELECT count(*) FROM claims WHERE state = 'IN_PROGRESS'),
@@ -83,7 +84,7 @@ func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
 	a := payments.Audit{ByState: map[effect.State]int64{}, RefundsByState: map[effect.State]int64{}}
 	err := l.s.read(ctx, func(ctx context.Context, q query) error {
 		if err := q.row(ctx, auditSQL).Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Debits, &a.DebitSum, &a.Unbalanced, &a.WrongBalance,
-			&a.OutboxWaiting, &a.OutboxParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded); err != nil {
+			&a.OutboxWaiting, &a.OutboxParked, &a.MessagesParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded); err != nil {
 			return err
 		}
 		rows, err := q.rows(ctx, `SELECT FALSE, state, count(*) FROM payments GROUP BY state

@@ -1,0 +1,2 @@
+DROP INDEX outbox_parked;
+DROP TABLE inbox_parked;
