@@ -70,6 +70,8 @@ type ParkedStore interface {
 	Parked(ctx context.Context, k ParkedKey) (*Parked, error)
 	// ListParked lists records ordered by (ParkedAt, Consumer, ID).
 	ListParked(ctx context.Context, l ListParked) ([]Parked, error)
+	// CountParked counts the records of a consumer, of all of them when it is empty.
+	CountParked(ctx context.Context, consumer string) (int64, error)
 	// Unpark removes one; false when there is none.
 	Unpark(ctx context.Context, k ParkedKey) (bool, error)
 }

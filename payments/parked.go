@@ -83,7 +83,7 @@ func (s *System) redrive(w http.ResponseWriter, r *http.Request) {
 		case parkedOutbox:
 			err = s.redriveEvent(r, id)
 		case parkedInbox:
-			err = s.consumer.Redrive(r.Context(), id)
+			err = s.redriveMessage(r, id)
 		default:
 			err = retryproof.Refused(retryproof.CodeNotFound, `a message is set aside at "outbox" or at "inbox"`, nil)
 		}
@@ -95,6 +95,16 @@ func (s *System) redrive(w http.ResponseWriter, r *http.Request) {
 	s.deps.Metrics.Add("retryproof_redrives_total", 1, "hop", hop)
 	s.deps.Log.Info("a person put a message back", "hop", hop, "event", id, "by", name)
 	writeJSON(w, map[string]string{"hop": hop, "id": id, "status": "put back"})
+}
+
+// redriveMessage says, when the message still cannot be applied, that this is about the
+// message and not about the request.
+func (s *System) redriveMessage(r *http.Request, id string) error {
+	err := s.consumer.Redrive(r.Context(), id)
+	if retryproof.CodeOf(err) == retryproof.CodeInvalid {
+		err = retryproof.Refused(retryproof.CodeInvalid, "the message still cannot be applied and stays set aside: "+err.Error(), err)
+	}
+	return err
 }
 
 func (s *System) redriveEvent(r *http.Request, id string) error {

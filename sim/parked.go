@@ -33,6 +33,10 @@ func (p parkedMessages) ListParked(ctx context.Context, l inbox.ListParked) ([]i
 	return call(p.x, ctx, "store", "parked messages", "", func() ([]inbox.Parked, error) { return p.in.ListParked(background, l) })
 }
 
+func (p parkedMessages) CountParked(ctx context.Context, consumer string) (int64, error) {
+	return call(p.x, ctx, "store", "count parked", consumer, func() (int64, error) { return p.in.CountParked(background, consumer) })
+}
+
 func (p parkedMessages) Unpark(ctx context.Context, k inbox.ParkedKey) (bool, error) {
 	return call(p.x, ctx, "store", "inbox unpark", k.ID, func() (bool, error) { return p.in.Unpark(background, k) })
 }

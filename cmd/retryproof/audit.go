@@ -39,6 +39,7 @@ type auditReport struct {
 	WrongBalances    int64 `json:"wrong_balances"`
 	OutboxWaiting    int64 `json:"outbox_waiting"`
 	OutboxParked     int64 `json:"outbox_parked"`
+	MessagesParked   int64 `json:"messages_parked"`
 	IntentsPending   int64 `json:"notifications_pending"`
 	IntentsSent      int64 `json:"notifications_sent"`
 	ClaimsInProgress int64 `json:"claims_in_progress"`
@@ -85,7 +86,7 @@ func report(a payments.Audit) auditReport {
 	r := auditReport{SucceededSum: a.SucceededSum, Credits: a.Credits, CreditSum: a.CreditSum, Unbalanced: a.Unbalanced,
 		Refunds: a.RefundsByState[effect.Succeeded], RefundsOpen: a.RefundsByState[effect.Pending] + a.RefundsByState[effect.Unknown],
 		RefundedSum: a.RefundedSum, Debits: a.Debits, DebitSum: a.DebitSum, WrongRefunded: a.WrongRefunded,
-		WrongBalances: a.WrongBalance, OutboxWaiting: a.OutboxWaiting, OutboxParked: a.OutboxParked,
+		WrongBalances: a.WrongBalance, OutboxWaiting: a.OutboxWaiting, OutboxParked: a.OutboxParked, MessagesParked: a.MessagesParked,
 		IntentsPending: a.IntentsPending, IntentsSent: a.IntentsSent, ClaimsInProgress: a.ClaimsInProgress, Disagreements: []string{}}
 	r.Payments.Pending, r.Payments.Unknown = a.ByState[effect.Pending], a.ByState[effect.Unknown]
 	r.Payments.Succeeded, r.Payments.Failed, r.Payments.Void = a.ByState[effect.Succeeded], a.ByState[effect.Failed], a.ByState[effect.Void]
@@ -98,7 +99,7 @@ func report(a payments.Audit) auditReport {
 	disagree(a.Unbalanced > 0, "%d entries do not sum to 0", a.Unbalanced)
 	disagree(a.WrongBalance > 0, "%d balances are not the sum of their postings", a.WrongBalance)
 	disagree(a.Credits > r.Payments.Succeeded, "%d credits for %d succeeded payments", a.Credits, r.Payments.Succeeded)
-	quiet := a.OutboxWaiting == 0 && a.OutboxParked == 0 && a.IntentsPending == 0
+	quiet := a.OutboxWaiting == 0 && a.OutboxParked == 0 && a.MessagesParked == 0 && a.IntentsPending == 0
 	disagree(quiet && a.CreditSum > a.SucceededSum, "%d credited, %d charged", a.CreditSum, a.SucceededSum)
 	disagree(a.WrongRefunded > 0, "%d payments whose refunded amount is not the sum of their refunds", a.WrongRefunded)
 	disagree(a.Debits > r.Refunds, "%d debits for %d succeeded refunds", a.Debits, r.Refunds)
@@ -117,7 +118,7 @@ func (r auditReport) print(out output) {
 		{"credits", r.Credits}, {"sum of credits, minor units", r.CreditSum}, {"refunds SUCCEEDED", r.Refunds}, {"refunds without an outcome", r.RefundsOpen}, {"sum of refunds, minor units", r.RefundedSum},
 		{"debits", r.Debits}, {"sum of debits, minor units", r.DebitSum}, {"payments with a wrong refunded sum", r.WrongRefunded},
 		{"entries that do not sum to 0", r.Unbalanced},
-		{"balances that are not their sum", r.WrongBalances}, {"events waiting", r.OutboxWaiting}, {"events parked", r.OutboxParked},
+		{"balances that are not their sum", r.WrongBalances}, {"events waiting", r.OutboxWaiting}, {"events parked", r.OutboxParked}, {"messages parked", r.MessagesParked},
 		{"notifications pending", r.IntentsPending}, {"notifications sent", r.IntentsSent}, {"claims in progress", r.ClaimsInProgress},
 	}
 	for _, row := range rows {
@@ -144,6 +145,9 @@ func (r auditReport) outstanding(name string, n int64) string {
 	}
 	if r.OutboxParked > 0 {
 		places += "parked here, "
+	}
+	if r.MessagesParked > 0 {
+		places += "parked by a worker, "
 	}
 	if n == 1 {
 		return fmt.Sprintf("1 %s outstanding: its event is %sin the queue, or was lost", name, places)

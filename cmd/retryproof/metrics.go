@@ -53,21 +53,30 @@ func (m *promMetrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
+// metricHelp says what each metric counts; a test compares it with the names in use.
+var metricHelp = map[string]string{
+	"retryproof_arrivals_total":         "What became of arrival stamps: used, or why they were not.",
+	"retryproof_duplicate_orders_total": "Orders that were paid twice under two keys; a person must look.",
+	"retryproof_effects_total":          "What requests met: first, replay, pointer, in_progress, mismatch, void, voided, takeover, abandon, fenced, lost_commit, unknown, released, settled, too_late.",
+	"retryproof_inbox_parked":           "Messages that workers have set aside for a person.",
+	"retryproof_inbox_total":            "What workers did with messages: applied, repeat, failed, parked.",
+	"retryproof_notifications_total":    "What became of notifications: sent, skipped, failed.",
+	"retryproof_outbox_parked":          "Events that relays have set aside for a person.",
+	"retryproof_outbox_total":           "What relays did with events: sent, failed, parked, fenced.",
+	"retryproof_outbox_waiting":         "Events that are stored and not yet confirmed by the queue.",
+	"retryproof_psp_conflicts_total":    "Charges that do not match their payment; a person must look.",
+	"retryproof_redrives_total":         "Events and messages that a person put back.",
+	"retryproof_refund_resolver_total":  "What the resolver did about refunds: asked, settled, still_unknown, overtaken, decided.",
+	"retryproof_refunds_total":          "What requests for refunds met, as in retryproof_effects_total.",
+	"retryproof_resolver_total":         "What the resolver did about payments: asked, settled, still_unknown, overtaken, decided.",
+	"retryproof_unknown_alerts_total":   "Payments and refunds that stay UNKNOWN; a person must look.",
+	"retryproof_verdicts_total":         "What persons decided, by state.",
+	"retryproof_webhooks_total":         "What webhooks did: moves, late, repeats dropped, refused.",
+}
+
 func helpOf(name string) string {
-	help := map[string]string{
-		"retryproof_effects_total":        "What requests met: first, replay, pointer, in_progress, mismatch, takeover, fenced, lost_commit, unknown, settled.",
-		"retryproof_outbox_total":         "What relays did with events: sent, failed, parked, fenced.",
-		"retryproof_outbox_waiting":       "Events that are stored and not yet confirmed by the queue.",
-		"retryproof_outbox_parked":        "Events set aside for a person.",
-		"retryproof_inbox_total":          "What workers did with messages: applied, repeat, failed.",
-		"retryproof_notifications_total":  "What became of notifications: sent, skipped, failed.",
-		"retryproof_resolver_total":       "What the resolver did: asked, settled, still_unknown, overtaken.",
-		"retryproof_webhooks_total":       "What webhooks did: moves, late, repeats dropped, refused.",
-		"retryproof_psp_conflicts_total":  "Charges that do not match their payment; a person must look.",
-		"retryproof_unknown_alerts_total": "Payments that stay UNKNOWN; a person must look.",
-	}
-	if h, ok := help[name]; ok {
-		return h
+	if help, ok := metricHelp[name]; ok {
+		return help
 	}
 	return name
 }

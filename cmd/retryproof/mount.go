@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/retryproof/retryproof/inbox"
 	"github.com/retryproof/retryproof/outbox"
 	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/web"
@@ -85,4 +86,17 @@ func watchOutbox(m *promMetrics, store outbox.Store) {
 	}
 	m.gauge("retryproof_outbox_waiting", read(func(s outbox.Stats) int64 { return s.Waiting }))
 	m.gauge("retryproof_outbox_parked", read(func(s outbox.Stats) int64 { return s.Parked }))
+}
+
+// watchParked shows how many messages the workers have set aside.
+func watchParked(m *promMetrics, store inbox.ParkedStore) {
+	m.gauge("retryproof_inbox_parked", func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		n, err := store.CountParked(ctx, "")
+		if err != nil {
+			return -1
+		}
+		return float64(n)
+	})
 }

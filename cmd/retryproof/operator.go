@@ -27,6 +27,8 @@ type operatorCommand struct {
 	Show      operatorShowCommand      `cmd:"" help:"Show everything that is known of a payment, with the evidence."`
 	Verdict   operatorVerdictCommand   `cmd:"" help:"Decide an UNKNOWN payment or refund, with a reason that is kept."`
 	Reconcile operatorReconcileCommand `cmd:"" help:"Compare a day or a period with the processor's records."`
+	Parked    operatorParkedCommand    `cmd:"" help:"List events and messages that were set aside with a reason."`
+	Redrive   operatorRedriveCommand   `cmd:"" help:"Put back what was set aside, once its cause is mended."`
 }
 
 // operatorToken is the environment variable with the operator's bearer token: a flag

@@ -228,6 +228,7 @@ func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tok
 		}
 	}
 	watchOutbox(metrics, stores.Outbox)
+	watchParked(metrics, stores.ParkedMessages)
 	s.loops = append(s.system.Loops(), outside.loops...)
 	s.handler, err = c.shed(arrivals, metrics, c.mount(s.system, outside, metrics, tokens))
 	return s, err

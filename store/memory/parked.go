@@ -108,6 +108,20 @@ func (p parkedStore) ListParked(ctx context.Context, l inbox.ListParked) ([]inbo
 	return out, nil
 }
 
+func (p parkedStore) CountParked(ctx context.Context, consumer string) (int64, error) {
+	if err := p.s.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer p.s.mu.Unlock()
+	n := int64(0)
+	for row := range p.s.parked.byAge.all() {
+		if consumer == "" || consumer == row.Consumer {
+			n++
+		}
+	}
+	return n, nil
+}
+
 func (p parkedStore) Unpark(ctx context.Context, k inbox.ParkedKey) (bool, error) {
 	if err := p.s.lock(ctx); err != nil {
 		return false, err

@@ -69,6 +69,14 @@ func (p parkedStore) list(ctx context.Context, where string, args ...any) ([]inb
 	return orNothing(out, err)
 }
 
+// CountParked counts messages that were set aside.
+func (p parkedStore) CountParked(ctx context.Context, consumer string) (int64, error) {
+	var n int64
+	err := p.s.read(ctx, statement{"SELECT count(*) FROM inbox_parked WHERE length($1::bytea) = 0 OR consumer = $1::bytea", []any{[]byte(consumer)},
+		eachRow(func(row scanner) error { return row.Scan(&n) })})
+	return orNothing(n, err)
+}
+
 // Unpark removes one.
 func (p parkedStore) Unpark(ctx context.Context, k inbox.ParkedKey) (bool, error) {
 	return p.s.changes(ctx, "DELETE FROM inbox_parked WHERE digest = $1", record.ParkedDigest(k))

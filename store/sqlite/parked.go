@@ -66,6 +66,15 @@ func (p parkedStore) ListParked(ctx context.Context, l inbox.ListParked) ([]inbo
 		AND (length(?4) = 0 OR consumer = ?4) ORDER BY parked_at, consumer, message_id LIMIT ?5`, args...)
 }
 
+// CountParked counts messages that were set aside.
+func (p parkedStore) CountParked(ctx context.Context, consumer string) (int64, error) {
+	var n int64
+	err := p.s.read(ctx, func(ctx context.Context, q query) error {
+		return q.row(ctx, "SELECT count(*) FROM inbox_parked WHERE length(?1) = 0 OR consumer = ?1", []byte(consumer)).Scan(&n)
+	})
+	return orNothing(n, err)
+}
+
 // Unpark removes one.
 func (p parkedStore) Unpark(ctx context.Context, k inbox.ParkedKey) (bool, error) {
 	return p.s.change(ctx, "DELETE FROM inbox_parked WHERE digest = ?", record.ParkedDigest(k))

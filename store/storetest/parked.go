@@ -171,6 +171,10 @@ func parkedConsumers(w *world) {
 	list := w.listsMessages(inbox.ListParked{Consumer: "ab", Limit: 9})
 	check(w, "listed for one consumer", len(list), 1)
 	check(w, "the consumer", list[0].Consumer, "ab")
+	for consumer, want := range map[string]int64{"": 3, "a": 1, "ab": 1, "b": 0} { // order: each is counted alone
+		got := must(w, func(ctx context.Context) (int64, error) { return w.Payments.ParkedMessages.CountParked(ctx, consumer) })
+		check(w, fmt.Sprintf("counted for consumer %q", consumer), got, want)
+	}
 	check(w, "listed for nobody", len(w.listsMessages(inbox.ListParked{Consumer: "b", Limit: 9})), 0)
 	check(w, "unparked", w.unparks(keys[0]), true)
 	check(w, "the others are still there", len(w.listsMessages(inbox.ListParked{Limit: 9})), 2)
