@@ -34,7 +34,7 @@ const referenceKey = "payment_id"
 
 // Config says whom to call and with which secrets.
 type Config struct {
-	// BaseURL is where the API is, without /v1. Defaults to https://api.stripe.com.
+	// BaseURL is where the API is, without /v1. It may have a path. Defaults to https://api.stripe.com.
 	BaseURL string
 	// APIKey is the secret key. There is no default.
 	APIKey string
@@ -115,12 +115,19 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Tolerance == 0 {
 		cfg.Tolerance = DefaultTolerance
 	}
+	base, err := url.Parse(cfg.BaseURL)
+	if err != nil {
+		return nil, err // Validate has refused it
+	}
+	// The library learns the host only: it reads the path of a request again when the
+	// answer is there, and gives up on one that does not start with /v1.
+	host := &url.URL{Scheme: base.Scheme, Host: base.Host}
 	backends := stripesdk.NewBackendsWithConfig(&stripesdk.BackendConfig{
 		EnableTelemetry:   stripesdk.Bool(false),
-		HTTPClient:        onceClient(cfg.HTTPClient),
+		HTTPClient:        onceClient(cfg.HTTPClient, prefixOf(base)),
 		LeveledLogger:     &stripesdk.LeveledLogger{Level: stripesdk.LevelNull},
 		MaxNetworkRetries: stripesdk.Int64(0),
-		URL:               stripesdk.String(cfg.BaseURL),
+		URL:               stripesdk.String(host.String()),
 	})
 	return &Client{
 		api:    stripesdk.NewClient(cfg.APIKey, stripesdk.WithBackends(backends)),
@@ -128,9 +135,15 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
-// onceClient returns a copy of the client that sends each request at most once and
-// follows no redirects.
-func onceClient(c *http.Client) *http.Client {
+// prefixOf is the path below which the API is. A /v1 at its end, given by mistake, is
+// dropped: every path of the API has its own.
+func prefixOf(base *url.URL) string {
+	return strings.TrimRight(strings.TrimSuffix(strings.TrimRight(base.EscapedPath(), "/"), "/v1"), "/")
+}
+
+// onceClient returns a copy of the client that sends each request at most once, below
+// the prefix, and follows no redirects.
+func onceClient(c *http.Client, prefix string) *http.Client {
 	out := &http.Client{Timeout: defaultTimeout}
 	if c != nil {
 		*out = *c
@@ -144,7 +157,7 @@ func onceClient(c *http.Client) *http.Client {
 			base = t
 		}
 	}
-	out.Transport = once{base}
+	out.Transport = once{base, prefix}
 	out.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return out
 }
@@ -155,15 +168,27 @@ func onceClient(c *http.Client) *http.Client {
 // send while the first had arrived, and NotDone would be a lie. The transport looks
 // for the canonical spelling only, and on the wire the case does not matter. What
 // was never written at all is still sent again, which is safe.
-type once struct{ base http.RoundTripper }
+type once struct {
+	base http.RoundTripper
+	// prefix is the escaped path of Config.BaseURL, without a slash at its end.
+	prefix string
+}
 
+// RoundTrip implements http.RoundTripper. The request itself stays as it is.
 func (t once) RoundTrip(r *http.Request) (*http.Response, error) {
-	if keys, ok := r.Header["Idempotency-Key"]; ok {
-		r = r.Clone(r.Context())
-		delete(r.Header, "Idempotency-Key")
-		r.Header["idempotency-key"] = keys
+	sent := r.Clone(r.Context())
+	if keys, ok := sent.Header["Idempotency-Key"]; ok {
+		delete(sent.Header, "Idempotency-Key")
+		sent.Header["idempotency-key"] = keys
 	}
-	return t.base.RoundTrip(r)
+	if t.prefix != "" {
+		below, err := url.Parse(t.prefix + r.URL.EscapedPath())
+		if err != nil {
+			return nil, fmt.Errorf("stripe: the path below BaseURL: %w", err)
+		}
+		sent.URL.Path, sent.URL.RawPath = below.Path, below.RawPath
+	}
+	return t.base.RoundTrip(sent)
 }
 
 // Charge creates and confirms a PaymentIntent in one request. A decline is a Charge

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -63,6 +64,64 @@ func TestAfterALostReplyTheSameKeyGetsTheSameCharge(t *testing.T) {
 	got, err := c.Charge(context.Background(), request("k"))
 	if err != nil || !got.Replayed || len(w.charges()) != 1 || got.ID != w.charges()[0].Intent {
 		t.Errorf("got %+v %v and %d charges, want the one charge", got, err, len(w.charges()))
+	}
+}
+
+func TestAnAPIBelowAPathIsCalledAndItsAnswersAreRead(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ base, sent string }{
+		{"", "/v1/"}, {"/", "/v1/"}, {"/v1", "/v1/"},
+		{"/outside/psp", "/outside/psp/v1/"}, {"/outside/psp/", "/outside/psp/v1/"}, {"/outside/psp/v1/", "/outside/psp/v1/"},
+		{"/a%20b", "/a%20b/v1/"},
+	} {
+		w := newWorld(t)
+		front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if !strings.HasPrefix(r.URL.EscapedPath(), c.sent) {
+				t.Errorf("%s: got a request of %s, want it below %s", c.base, r.URL.EscapedPath(), c.sent)
+			}
+			r.URL = &url.URL{Path: strings.TrimPrefix(r.URL.EscapedPath(), strings.TrimSuffix(c.sent, "/v1/")), RawQuery: r.URL.RawQuery}
+			w.handler.ServeHTTP(rw, r)
+		}))
+		t.Cleanup(front.Close)
+		client, err := stripe.New(stripe.Config{BaseURL: front.URL + c.base, APIKey: apiKey})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := context.Background()
+		got, err := client.Charge(ctx, request("k"))
+		if err != nil || got.State != psp.Succeeded {
+			t.Errorf("%s: a charge: got %+v %v, want a success", c.base, got, err)
+		}
+		if back, err := client.Retrieve(ctx, got.ID); err != nil || back.ID != got.ID {
+			t.Errorf("%s: a lookup: got %+v %v", c.base, back, err)
+		}
+		declined := request("k2")
+		declined.Method = "pm_declined"
+		if got, err := client.Charge(ctx, declined); err != nil || got.State != psp.Declined {
+			t.Errorf("%s: a decline: got %+v %v", c.base, got, err)
+		}
+		if found, err := client.Find(ctx, "pay_7"); err != nil || len(found) != 2 {
+			t.Errorf("%s: a search: got %d %v, want 2", c.base, len(found), err)
+		}
+	}
+}
+
+func TestAPaymentOfAnotherReferenceIsNotFound(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"object":"search_result","data":[
+			{"id":"pi_1","status":"succeeded","metadata":{"payment_id":"PAY_7"}},
+			{"id":"pi_2","status":"succeeded","metadata":{"payment_id":"pay_7"}},
+			{"id":"pi_3","status":"succeeded"}]}`)
+	}))
+	t.Cleanup(s.Close)
+	client, err := stripe.New(stripe.Config{BaseURL: s.URL, APIKey: apiKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.Find(context.Background(), "pay_7")
+	if err != nil || len(got) != 1 || got[0].ID != "pi_2" {
+		t.Errorf("got %+v %v, want pi_2 alone", got, err)
 	}
 }
 
