@@ -5,8 +5,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
+	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/httpkey"
 	"github.com/retryproof/retryproof/inbox"
 	"github.com/retryproof/retryproof/outbox"
 	"github.com/retryproof/retryproof/payments"
@@ -30,7 +33,7 @@ func (c *serveCommand) mount(system *payments.System, o *outside, metrics *promM
 		mux.HandleFunc("GET /story/branches", listStory)
 		mux.HandleFunc("GET /story/run", newStoryView().run)
 		if o.phones != nil {
-			mux.Handle("GET /phone/screen", o.phones.ScreenHandler())
+			mux.Handle("GET /phone/screen", tokens.ownScreen(o.phones.ScreenHandler()))
 			mux.Handle("/outside/push/", http.StripPrefix("/outside/push", o.phones.Handler()))
 		}
 		if o.emulated {
@@ -69,6 +72,28 @@ func foreign(r *http.Request) bool {
 	}
 	u, err := url.Parse(origin)
 	return err != nil || u.Host != r.Host
+}
+
+// ownScreen lets a caller see their own phone, the one that the query names, and
+// nobody else's.
+func (l tokenList) ownScreen(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		caller, known := l.authenticate(strings.TrimSpace(token))
+		switch to := r.URL.Query().Get("to"); {
+		case !known || !strings.EqualFold(scheme, "Bearer"):
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(w, retryproof.CodeUnauthorized, "a valid bearer token is required")
+		case to != caller && to != "": // the handler explains an empty one
+			refuse(w, retryproof.CodeForbidden, "this is somebody else's phone")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func refuse(w http.ResponseWriter, code retryproof.Code, why string) {
+	httpkey.ProblemOf(retryproof.Refused(code, why, nil)).Write(w)
 }
 
 // watchOutbox shows what waits in the outbox.
