@@ -2,9 +2,11 @@ package outbox_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/outbox"
 	"github.com/retryproof/retryproof/queue"
 )
@@ -74,5 +76,83 @@ func TestARedrivenRowIsNotParkedByItsNextFailure(t *testing.T) {
 		b.wantStats(1, 0)
 		b.fails(r, "e1", 2*time.Hour)
 		b.wantStats(0, 1)
+	}
+}
+
+// cases 31 and 32: a full queue takes a message now and then. That says nothing about
+// those that it does not take.
+func TestAQueueThatIsFullParksNothing(t *testing.T) {
+	b := newBench(t)
+	for _, id := range ids(1, 5) {
+		b.insert(id, id)
+	}
+	full := retryproof.Refused(retryproof.CodeUnavailable, "the stream is full", nil)
+	b.queue = func(_ context.Context, m queue.Message) error {
+		if m.Group != "small" {
+			return full
+		}
+		return nil
+	}
+	r := b.relay(outbox.Config{MaxAttempts: 3, ParkAfter: time.Hour})
+	for n := range 500 { // four hours
+		b.insert("small", fmt.Sprint("f", n))
+		_, _ = r.RunOnce(context.Background())
+		b.clock.Advance(30 * time.Second)
+	}
+	b.wantStats(5, 0)
+	// One failure of another kind is then one, not the last of many.
+	b.queue = func(_ context.Context, m queue.Message) error {
+		if m.Group != "small" {
+			return errCut
+		}
+		return nil
+	}
+	b.insert("small", "g1")
+	b.fails(r, "e1", 20*time.Second)
+	b.wantStats(1, 0)
+	b.queue = nil
+	b.clock.Advance(30 * time.Second)
+	b.run(r, 1)
+	b.wantStats(0, 0)
+}
+
+// Its attempts do not grow, so that the wait has to be remembered elsewhere.
+func TestTheWaitForAFullQueueDoublesToItsBound(t *testing.T) {
+	b := newBench(t)
+	b.insert("m1", "e1")
+	r := b.relay(outbox.Config{Rand: &zero{}})
+	b.queue = func(context.Context, queue.Message) error {
+		return retryproof.Refused(retryproof.CodeUnavailable, "the stream is full", nil)
+	}
+	for range 10 {
+		_, _ = r.RunOnce(context.Background())
+		b.clock.Advance(time.Minute)
+	}
+	for i, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 12800, 15000, 15000} { // half of the backoff, in ms
+		at := start.Add(time.Duration(i) * time.Minute)
+		if got := b.store.defers[i]; got.NextAt.Sub(at) != want*time.Millisecond || !got.Untried {
+			t.Errorf("refusal %d: got %v, untried %v, want %v, untried", i+1, got.NextAt.Sub(at), got.Untried, want*time.Millisecond)
+		}
+	}
+}
+
+// A row that fails for ever is parked as long as others were sent in the last two
+// MaxBackoff, and no longer: between two sends there may be one wait of that.
+func TestOthersCountAsSentForTwoMaxBackoff(t *testing.T) {
+	for _, c := range []struct {
+		after time.Duration
+		want  int64
+	}{{time.Minute - time.Microsecond, 1}, {time.Minute, 0}} {
+		t.Run(c.after.String(), func(t *testing.T) {
+			b := newBench(t)
+			b.insert("good", "f1")
+			r := b.relay(outbox.Config{MaxAttempts: 1})
+			b.run(r, 1)
+			b.insert("bad", "e1")
+			b.clock.Advance(c.after)
+			b.queue = func(context.Context, queue.Message) error { return errCut }
+			_, _ = r.RunOnce(context.Background())
+			b.wantStats(1-c.want, c.want)
+		})
 	}
 }

@@ -12,6 +12,9 @@
 //   - a row is deleted only after a positive answer, by the relay that holds its
 //     lease.
 //
+// A queue that says "not now" (CodeUnavailable) parks nothing, however often and
+// for however long: it is full or away, and says nothing about the event.
+//
 // Does not promise: one send. A relay that dies between the answer and the delete
 // sends again, after the queue's dedup window too; the consumer's inbox catches
 // that. A row holds back its group only while it may still be sent: at the latest
@@ -58,7 +61,9 @@ type Config struct {
 	// MaxBackoff is the longest wait. Defaults to 30 s.
 	MaxBackoff time.Duration
 	// MaxAttempts parks a row that failed so often while other rows were sent. A
-	// refusal with CodePermanent parks at once. Defaults to 20.
+	// refusal with CodePermanent parks at once; one with CodeUnavailable does not
+	// count, for a queue that is full takes nobody's message but a lucky one's.
+	// Defaults to 20.
 	MaxAttempts int
 	// ParkAfter parks a row that failed MaxAttempts times, and for so long, whether
 	// or not anything else is sent: a merchant that is alone with a bad row waits no
@@ -147,7 +152,14 @@ type Relay struct {
 	token  string
 	// lastSent tells an outage of the queue from a row that cannot be sent.
 	lastSent time.Time
+	// turnedAway counts how often in a row the queue took nothing of a row, so that
+	// its wait grows although its attempts do not. Lost with the relay: the wait
+	// grows again from MinBackoff.
+	turnedAway map[string]int
 }
+
+// maxTurnedAway bounds that memory; rows that other relays sent stay in it.
+const maxTurnedAway = 10_000
 
 // NewRelay returns a relay with a token of its own.
 func NewRelay(store Store, publisher Publisher, config Config) (*Relay, error) {
@@ -155,7 +167,7 @@ func NewRelay(store Store, publisher Publisher, config Config) (*Relay, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	return &Relay{store: store, queue: publisher, config: config, token: "relay-" + entropy.Token(config.Rand)}, nil
+	return &Relay{store: store, queue: publisher, config: config, token: "relay-" + entropy.Token(config.Rand), turnedAway: map[string]int{}}, nil
 }
 
 // RunOnce claims one batch and publishes it. It returns how many rows it sent and
@@ -199,20 +211,42 @@ func (r *Relay) publish(ctx context.Context, row Row) (bool, error) {
 	err := r.queue.Send(sendCtx, queue.Message{ID: row.ID, Group: row.Group, Type: row.Type, Body: row.Body})
 	cancel()
 	if err == nil {
+		delete(r.turnedAway, row.ID)
 		r.lastSent = r.config.Clock.Now()
 		r.config.Observe("sent", row.Event)
 		return r.deleteSent(ctx, row)
 	}
 	r.config.Observe("failed", row.Event)
+	if retryproof.CodeOf(err) == retryproof.CodeUnavailable {
+		return false, r.tryLater(ctx, row, err, row.Attempts+r.turnAway(row.ID), true)
+	}
+	delete(r.turnedAway, row.ID)
 	permanent := retryproof.OutcomeOf(err) == retryproof.NotDone && retryproof.CodeOf(err) == retryproof.CodePermanent
 	alive := !r.lastSent.IsZero() && r.config.Clock.Now().Sub(r.lastSent) < 2*r.config.MaxBackoff
 	if permanent || row.Attempts >= r.config.MaxAttempts && (alive || r.failedFor(row.Attempts) >= r.config.ParkAfter) {
 		return r.park(ctx, row, err)
 	}
-	wait := r.waits().After(row.Attempts)
+	return false, r.tryLater(ctx, row, err, row.Attempts, false)
+}
+
+// turnAway notes that the queue took nothing of a row, and returns how often it had
+// done so before.
+func (r *Relay) turnAway(id string) int {
+	before := r.turnedAway[id]
+	if len(r.turnedAway) >= maxTurnedAway {
+		clear(r.turnedAway)
+	}
+	r.turnedAway[id] = before + 1
+	return before
+}
+
+// tryLater gives a row back that was not sent, to be tried after the wait of so many
+// failures. Untried leaves its attempts as they were before.
+func (r *Relay) tryLater(ctx context.Context, row Row, cause error, failures int, untried bool) error {
+	wait := r.waits().After(failures)
 	wait = wait/2 + time.Duration(entropy.Fraction(r.config.Rand)*float64(wait/2))
-	deferErr := r.giveBack(ctx, Defer{EventID: row.ID, NextAt: r.config.Clock.Now().Add(wait), Reason: clip.Text(err.Error(), clip.Reason)})
-	return false, errors.Join(fmt.Errorf("outbox: send %s: %w", row.ID, err), deferErr)
+	err := r.giveBack(ctx, Defer{EventID: row.ID, NextAt: r.config.Clock.Now().Add(wait), Reason: clip.Text(cause.Error(), clip.Reason), Untried: untried})
+	return errors.Join(fmt.Errorf("outbox: send %s: %w", row.ID, cause), err)
 }
 
 // failedFor is the shortest time from a row's first try to the last of so many.

@@ -374,7 +374,7 @@ func TestARowIsParkedOnlyWhenOthersGetThrough(t *testing.T) {
 	r := b.relay(outbox.Config{MaxAttempts: 5})
 	b.queue = func(_ context.Context, m queue.Message) error {
 		if m.ID == "e1" {
-			return retryproof.Refused(retryproof.CodeUnavailable, "not now", nil)
+			return errCut
 		}
 		return nil
 	}

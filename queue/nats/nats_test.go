@@ -115,6 +115,7 @@ func TestErrorsOfASendSayWhatIsKnown(t *testing.T) {
 		{"not connected", natsgo.ErrReconnectBufExceeded, retryproof.NotDone, retryproof.CodeUnavailable},
 		{"disk full", api(codeInsufficientResources), retryproof.NotDone, retryproof.CodeUnavailable},
 		{"write failed", api(10077), retryproof.Unknown, retryproof.CodeUnknown},
+		{"stream full", fmt.Errorf("nats: %w", &jetstream.APIError{ErrorCode: 10077, Description: "maximum bytes exceeded"}), retryproof.NotDone, retryproof.CodeUnavailable},
 		{"no answer", natsgo.ErrTimeout, retryproof.Unknown, retryproof.CodeUnknown},
 		{"closed while waiting", natsgo.ErrConnectionClosed, retryproof.Unknown, retryproof.CodeUnknown},
 		{"never seen before", errors.New("?"), retryproof.Unknown, retryproof.CodeUnknown},

@@ -42,6 +42,10 @@ func (q *Queue) Send(ctx context.Context, m queue.Message) error {
 	defer cancel()
 	// One attempt: what to do after a failure is the sender's to say.
 	_, err := q.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
+	if most := q.stream.CachedInfo().Config.MaxBytes; streamIsFull(err) && most > 0 && int64(len(m.Body)) >= most {
+		return retryproof.Refused(retryproof.CodePermanent,
+			fmt.Sprintf("the body has %d bytes, the whole stream holds %d", len(m.Body), most), err)
+	}
 	return sendError(err, len(m.Body), q.nc.MaxPayload())
 }
 
@@ -69,13 +73,17 @@ func sendError(err error, bytes int, most int64) error {
 const (
 	codeInsufficientResources = 10023
 	codeStreamNotMatch        = 10060
+	codeStoreFailed           = 10077
 	codeHeaderTooLarge        = 10097
 )
 
 // apiError sorts what a server says it did not do. A failed write ("store
-// failed") is not among the certain ones: a server that could not sync may have
-// written.
+// failed") is not among the certain ones, since a server that could not sync may
+// have written, unless it is one that the server did not begin: the stream is full.
 func apiError(api *jetstream.APIError, err error) error {
+	if streamIsFull(api) {
+		return retryproof.Refused(retryproof.CodeUnavailable, "the stream is full", err)
+	}
 	switch api.ErrorCode {
 	case jetstream.JSErrCodeStreamMessageExceedsMaximum, codeHeaderTooLarge:
 		return retryproof.Refused(retryproof.CodePermanent, "the message is larger than the stream takes", err)
@@ -84,6 +92,14 @@ func apiError(api *jetstream.APIError, err error) error {
 		return retryproof.Refused(retryproof.CodeUnavailable, "the server did not take the message", err)
 	}
 	return unknown("the server did not store the message for certain", err)
+}
+
+// streamIsFull reads the text, the one thing that tells a full stream from a failed
+// write: both have one code.
+func streamIsFull(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == codeStoreFailed &&
+		(api.Description == "maximum bytes exceeded" || api.Description == "maximum messages exceeded")
 }
 
 func unknown(message string, err error) error {
