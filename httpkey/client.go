@@ -48,7 +48,7 @@ type ClientConfig struct {
 	// Ignore names members of a JSON body that may differ between two sends of one
 	// intent, like a client timestamp; see CanonicalJSON. Defaults to none.
 	Ignore []string
-	// Fate judges answers. Defaults to DefaultFate.
+	// Fate judges answers, for example StrictFate. Defaults to DefaultFate.
 	Fate func(*http.Response, Problem) Fate
 	// Clock is the time. Defaults to clock.System().
 	Clock clock.Clock
@@ -129,11 +129,15 @@ func (c ClientConfig) Validate() error {
 //
 // An answer counts once its body has come to its end. One of up to 64 KiB whose
 // length is announced is read before the call returns, and sent for again when it
-// was cut. Any other counts when the caller has read it to io.EOF; closing it
-// earlier reads on for 64 KiB at most. One that is cut, or left unread, keeps the
-// key. A body that only the connection's end ends (HTTP/1.0) cannot be told from a
-// cut one and counts as whole (RFC 9112 §8). When the journal cannot note such an
-// answer, Read and Close return the error.
+// was cut; of another JSON answer to a success, DefaultFate reads as much. Any other
+// counts when the caller has read it to io.EOF; closing it earlier reads on for 64 KiB
+// at most. One that is cut, or left unread, keeps the key. A body that only the
+// connection's end ends (HTTP/1.0) cannot be told from a cut one and counts as whole
+// (RFC 9112 §8). When the journal cannot note what an answer means, the answer is
+// returned all the same, and the end of its body and Close return the error.
+//
+// A request whose body is not as long as its Content-Length says, and one with
+// trailers, is refused: it could not be sent again as it was.
 //
 // A crash leaves behind: before the journal entry is flushed, nothing was sent;
 // afterwards, an entry that Pending lists and whose intent finds the same key.
@@ -155,7 +159,8 @@ func NewTransport(c ClientConfig) (*Transport, error) {
 }
 
 // Pending lists the intents that have no definite answer yet, oldest first. To
-// resume one, send its request again under WithIntent with the same name.
+// resume one, send its request again under WithIntent with the same name, also one
+// that was sent without a name: its name is then the entry's, "key:…".
 func (t *Transport) Pending(ctx context.Context) ([]Entry, error) {
 	return t.config.Journal.Pending(ctx)
 }
@@ -166,7 +171,8 @@ type intentKey struct{}
 // The name is the application's own and must stay the same across retries and
 // restarts; another intent needs another name, even when its request looks the
 // same. An intent is one request: another method, URL or body under the same name
-// is refused.
+// is refused. Names that begin with "key:" are the transport's: one is taken while
+// Pending lists it.
 func WithIntent(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, intentKey{}, name)
 }
@@ -225,10 +231,20 @@ func (t *Transport) open(r *http.Request, body replayBody) (Entry, error) {
 	if want.Intent == "" {
 		want.Intent = callIntent(key)
 	} else if callEntry(want.Intent) {
-		return Entry{}, retryproof.Refused(retryproof.CodeInvalid, fmt.Sprintf("an intent's name must not begin with %q", callPrefix), nil)
+		// Its key goes with its name, also when it is finished and gone by the time
+		// that it is opened.
+		if want.Key, err = t.keyOfCall(r.Context(), want.Intent); err != nil {
+			return Entry{}, err
+		}
+		if given := r.Header.Values(HeaderKey); len(given) > 0 && key != want.Key {
+			return Entry{}, otherKey()
+		}
 	}
 	for {
 		have, made, err := t.config.Journal.Open(r.Context(), want)
+		if err == nil {
+			_, err = retryproof.ParseKey(string(have.Key)) // it will be a header
+		}
 		if err != nil {
 			return Entry{}, retryproof.Refused(retryproof.CodeUnavailable, "the journal could not store the key; nothing was sent", err)
 		}
@@ -252,9 +268,8 @@ func (t *Transport) open(r *http.Request, body replayBody) (Entry, error) {
 
 // resume checks an entry that was there, and readies it for another send.
 func resume(r *http.Request, have, want Entry) (Entry, error) {
-	if given := r.Header.Values(HeaderKey); len(given) > 0 && r.Response == nil && have.Key != want.Key {
-		return Entry{}, retryproof.Refused(retryproof.CodeKeyReused,
-			"the request brings another key than the intent has in the journal; nothing was sent", nil)
+	if given := r.Header.Values(HeaderKey); len(given) > 0 && have.Key != want.Key {
+		return Entry{}, otherKey()
 	}
 	if !have.Fingerprint.Same(want.Fingerprint) && r.Response == nil {
 		if have.State != EntryOpen || have.Doubtful > 0 {
@@ -265,6 +280,25 @@ func resume(r *http.Request, have, want Entry) (Entry, error) {
 	}
 	have.UpdatedAt = want.UpdatedAt
 	return have, nil
+}
+
+func otherKey() error {
+	return retryproof.Refused(retryproof.CodeKeyReused, "the request brings another key than the intent has in the journal; nothing was sent", nil)
+}
+
+// keyOfCall is the key of a pending call that had no intent of the application's.
+func (t *Transport) keyOfCall(ctx context.Context, name string) (retryproof.Key, error) {
+	open, err := t.config.Journal.Pending(ctx)
+	for _, e := range open {
+		if e.Intent == name {
+			return e.Key, nil
+		}
+	}
+	if err != nil {
+		return "", retryproof.Refused(retryproof.CodeUnavailable, "the journal could not be read; nothing was sent", err)
+	}
+	return "", retryproof.Refused(retryproof.CodeInvalid,
+		fmt.Sprintf("an intent's name must not begin with %q, unless it is pending", callPrefix), nil)
 }
 
 // keyOf is the key that the request brings, the key of the request that a

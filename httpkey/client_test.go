@@ -150,7 +150,7 @@ const pay = `{"order_id":"42","amount":3000}`
 func TestEverySendCarriesTheIntentsKey(t *testing.T) {
 	t.Parallel()
 	s := newSender(t, httpkey.ClientConfig{}, broken, broken, problem(retryproof.CodeInProgress), status(202), status(500),
-		problem(retryproof.CodeKeyReused), status(402), problem(retryproof.CodeVoid), status(201))
+		problem(retryproof.CodeKeyReused), status(402, httpkey.HeaderReplayed, "true"), problem(retryproof.CodeVoid), status(201))
 	if code, err := s.post("order-42-pay", pay); code != 422 || err != nil {
 		t.Fatalf("got %d %v, want the 422 after five unclear sends", code, err)
 	}
@@ -194,9 +194,9 @@ func TestTwo409sAreToldApartByTheirCode(t *testing.T) {
 		{"a stored one", status(409, httpkey.HeaderReplayed, "true"), httpkey.FateDeclined},
 		{"another system's, retry", status(409, "Retry-After", "1"), httpkey.FateAgain},
 		{"another system's", status(409), httpkey.FateKept},
-		{"final 202", status(202, httpkey.HeaderExpires, "Wed, 04 Mar 2026 05:06:07 GMT"), httpkey.FateDone},
+		{"stored 202", status(202, httpkey.HeaderExpires, "Wed, 04 Mar 2026 05:06:07 GMT"), httpkey.FateAgain},
 		{"202", status(202), httpkey.FateAgain},
-		{"201", status(201), httpkey.FateDone}, {"303", status(303), httpkey.FateDone}, {"307", status(307), httpkey.FateKept},
+		{"201", status(201), httpkey.FateDone}, {"303", status(303), httpkey.FateKept}, {"307", status(307), httpkey.FateKept},
 		{"400", status(400), httpkey.FateRefused}, {"stored 400", status(400, httpkey.HeaderReplayed, "true"), httpkey.FateDeclined},
 		{"401", status(401), httpkey.FateKept}, {"402", status(402), httpkey.FateDeclined}, {"422", status(422), httpkey.FateRefused},
 		{"429", status(429), httpkey.FateAgain}, {"503", status(503), httpkey.FateAgain},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/clock"
 )
 
 // FileJournal keeps intents in a directory, one small JSON file per intent, so that
@@ -27,11 +28,13 @@ import (
 //     the operating system on one of a few lock files, which ends with its process;
 //   - every change is a new file that is flushed and then renamed over the old one,
 //     and the directory is flushed too, so a crash leaves the old or the new entry
-//     and never half of one.
+//     and never half of one;
+//   - a file whose content is not what a journal writes is an error and never a key.
 //
 // Files hold keys: the directory is made with mode 0700, files have 0600. The
-// directory must be on a local file system that has locks and a real fsync. A
-// process that is stopped while it holds a lock (SIGSTOP) holds the others up.
+// directory must be on a local file system that has locks and a real fsync, and out of
+// reach of what cleans up old files: lock files look unused. A process that is stopped
+// while it holds a lock (SIGSTOP) holds the others up, each until its context ends.
 type FileJournal struct {
 	dir string
 	// mu is taken before the lock file of the same number: one goroutine of this
@@ -134,19 +137,25 @@ func (j *FileJournal) Forget(ctx context.Context, before time.Time) (int, error)
 			return n, errors.Join(err, lockedErr)
 		}
 	}
-	return n, errors.Join(err, j.removeTemps(before))
+	return n, errors.Join(err, j.removeTemps(ctx, before))
 }
 
-func (j *FileJournal) removeTemps(before time.Time) error {
+// removeTemps removes what was being written when a process died. Whoever writes now
+// holds the lock of its file.
+func (j *FileJournal) removeTemps(ctx context.Context, before time.Time) error {
 	names, err := filepath.Glob(filepath.Join(j.dir, "*"+tempSuffix))
 	if err != nil {
 		return fmt.Errorf("httpkey: journal: %w", err)
 	}
 	for _, name := range names {
-		if info, err := os.Stat(name); err == nil && info.ModTime().Before(before) {
-			if err := j.remove(name); err != nil {
-				return err
+		err := j.lockedFile(ctx, strings.TrimSuffix(filepath.Base(name), tempSuffix), func() error {
+			if info, err := os.Stat(name); err != nil || !info.ModTime().Before(before) {
+				return nil
 			}
+			return j.remove(name)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -160,26 +169,53 @@ const (
 	lockFiles = 32
 )
 
+// fileName names an intent's file, without its suffix.
+func fileName(intent string) string { return string(retryproof.Derive("intent", intent)) }
+
 func (j *FileJournal) path(intent string) string {
-	return filepath.Join(j.dir, string(retryproof.Derive("intent", intent))+entrySuffix)
+	return filepath.Join(j.dir, fileName(intent)+entrySuffix)
 }
 
 // locked does work while nobody else, in this process or another, changes the
 // intent's entry.
 func (j *FileJournal) locked(ctx context.Context, intent string, work func() error) error {
-	name := retryproof.Derive("intent", intent)
-	n := int(name[len(name)-1]) % lockFiles
-	j.mu[n].Lock()
+	return j.lockedFile(ctx, fileName(intent), work)
+}
+
+func (j *FileJournal) lockedFile(ctx context.Context, name string, work func() error) error {
+	n := 0
+	if name != "" {
+		n = int(name[len(name)-1]) % lockFiles
+	}
+	if err := waitFor(ctx, func() (bool, error) { return j.mu[n].TryLock(), nil }); err != nil {
+		return err
+	}
 	defer j.mu[n].Unlock()
-	f, err := lockFile(filepath.Join(j.dir, strconv.Itoa(n)+lockSuffix))
+	f, err := os.OpenFile(filepath.Join(j.dir, strconv.Itoa(n)+lockSuffix), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // a number in the journal's own directory
 	if err != nil {
 		return fmt.Errorf("httpkey: journal: the lock: %w", err)
 	}
 	defer func() { _ = f.Close() }() // that unlocks, or the process's end does
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err := waitFor(ctx, func() (bool, error) { return tryLock(f) }); err != nil {
+		return fmt.Errorf("httpkey: journal: the lock: %w", err)
 	}
 	return work()
+}
+
+// waitFor tries until it succeeds or ctx ends. It looks again and again, with growing
+// pauses, since no lock of the operating system can be waited for up to a moment.
+func waitFor(ctx context.Context, try func() (bool, error)) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if got, err := try(); got || err != nil {
+			return err
+		}
+		if err := clock.System().Sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
 }
 
 // stored reads an intent's entry; Attempt is 0 when there is none.
@@ -190,8 +226,6 @@ func (j *FileJournal) stored(intent string) (Entry, error) {
 		return Entry{}, nil
 	case err != nil:
 		return Entry{}, err
-	case e.Intent != intent || e.Attempt < 1:
-		return Entry{}, fmt.Errorf("httpkey: journal: %s holds another intent than its name says", j.path(intent))
 	}
 	return e, nil
 }
@@ -223,15 +257,20 @@ func (j *FileJournal) all(ctx context.Context) ([]Entry, error) {
 	return out, errors.Join(errs...)
 }
 
+// read reads the entry of a file. Nothing of a damaged one is shown: it may hold a key.
 func read(path string) (Entry, error) {
-	var e Entry
 	text, err := os.ReadFile(path) //nolint:gosec // a digest's name in the journal's own directory
 	if err != nil {
-		return e, fmt.Errorf("httpkey: journal: %w", err)
+		return Entry{}, fmt.Errorf("httpkey: journal: %w", err)
 	}
-	if err := json.Unmarshal(text, &e); err != nil {
-		// Nothing of the text is shown: it may hold a key.
+	var written entryJSON
+	err = json.Unmarshal(text, &written)
+	e := written.entry()
+	switch {
+	case err != nil || !e.valid():
 		return Entry{}, fmt.Errorf("httpkey: journal: %s is damaged; it may name a request that was sent: look it up before you remove the file", path)
+	case fileName(e.Intent)+entrySuffix != filepath.Base(path):
+		return Entry{}, fmt.Errorf("httpkey: journal: %s holds another intent than its name says", path)
 	}
 	return e, nil
 }
@@ -249,13 +288,15 @@ func (j *FileJournal) write(e Entry) error {
 	return syncDir(j.dir)
 }
 
-// temp writes the entry to a flushed file beside its place.
+// temp writes the entry to a flushed file beside its place. It has one name, which only
+// the holder of the intent's lock uses: what a crash left there is written over.
 func (j *FileJournal) temp(e Entry) (string, error) {
-	text, err := json.Marshal(e)
+	text, err := json.Marshal(e.withKey(string(e.Key)))
 	if err != nil {
 		return "", fmt.Errorf("httpkey: journal: %w", err)
 	}
-	f, err := os.CreateTemp(j.dir, "*"+tempSuffix) // mode 0600
+	name := filepath.Join(j.dir, fileName(e.Intent)+tempSuffix)
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // a digest's name, as above
 	if err != nil {
 		return "", fmt.Errorf("httpkey: journal: %w", err)
 	}
@@ -264,10 +305,10 @@ func (j *FileJournal) temp(e Entry) (string, error) {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(f.Name())
+		_ = os.Remove(name)
 		return "", fmt.Errorf("httpkey: journal: %w", err)
 	}
-	return f.Name(), nil
+	return name, nil
 }
 
 func (j *FileJournal) remove(path string) error {

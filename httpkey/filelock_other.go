@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// lockFile refuses where Go has no lock that ends with its process: without one two
+// tryLock refuses where Go has no lock that ends with its process: without one two
 // processes could send one intent with two keys.
-func lockFile(string) (*os.File, error) {
-	return nil, fmt.Errorf("a FileJournal needs flock, which this system does not have: %w", errors.ErrUnsupported)
+func tryLock(*os.File) (bool, error) {
+	return false, fmt.Errorf("a FileJournal needs flock, which this system does not have: %w", errors.ErrUnsupported)
 }

@@ -8,22 +8,18 @@ import (
 	"syscall"
 )
 
-// lockFile waits for the file's lock and takes it until the file is closed or the
+// tryLock takes the file's lock, unless somebody has it, until the file is closed or the
 // process ends, in any way. The file stays: removing it would give the next two
 // processes a lock each.
-func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // a number in the journal's own directory
-	if err != nil {
-		return nil, err
-	}
+func tryLock(f *os.File) (bool, error) {
 	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, syscall.EINTR) {
-			_ = f.Close()
-			return nil, os.NewSyscallError("flock", err)
+		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return false, nil
+		case !errors.Is(err, syscall.EINTR):
+			return false, os.NewSyscallError("flock", err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package httpkey
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,37 +27,80 @@ const (
 	EntryLetGo EntryState = "let-go"
 )
 
-// Entry is one intent in a journal.
+// Entry is one intent in a journal. No form of it for people or logs shows the key:
+// not fmt's, not slog's, not its JSON. Who writes a Journal stores the fields.
 type Entry struct {
 	// Intent is the application's name of it; for a key that belongs to one call
 	// it is "key:" and a digest.
-	Intent string `json:"intent"`
+	Intent string
 	// Attempt counts the keys that the intent has had, from 1.
-	Attempt int `json:"attempt"`
+	Attempt int
 	// Key is what every send carries.
-	Key retryproof.Key `json:"key"`
+	Key retryproof.Key
 	// Fingerprint is the meaning of the request.
-	Fingerprint retryproof.Fingerprint `json:"fingerprint"`
+	Fingerprint retryproof.Fingerprint
 	// Method and URL say where it was sent, for people and for resuming; the URL
 	// is without query and user, which may hold secrets.
-	Method string     `json:"method"`
-	URL    string     `json:"url"`
-	State  EntryState `json:"state"`
+	Method string
+	URL    string
+	State  EntryState
 	// Doubtful counts the calls that have sent it, or are about to, and have not
 	// been told that they ran nothing. At 0 the request may still be corrected under
 	// the same key, and a refusal lets the key go.
-	Doubtful int `json:"doubtful"`
+	Doubtful int
 	// Revision counts the changes of this entry, from 1; Save compares it.
-	Revision int `json:"revision"`
+	Revision int
 	// CreatedAt is when the key was made, UpdatedAt the last change.
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 // Format prints as %+v for every verb, so that none prints the key.
 func (e Entry) Format(s fmt.State, _ rune) {
 	type plain Entry
 	_, _ = fmt.Fprintf(s, "%+v", plain(e))
+}
+
+// entryJSON is the JSON of an entry: with a digest of the key for people, with the key
+// itself in a FileJournal's file.
+type entryJSON struct {
+	Intent      string                 `json:"intent"`
+	Attempt     int                    `json:"attempt"`
+	Key         string                 `json:"key"`
+	Fingerprint retryproof.Fingerprint `json:"fingerprint"`
+	Method      string                 `json:"method"`
+	URL         string                 `json:"url"`
+	State       EntryState             `json:"state"`
+	Doubtful    int                    `json:"doubtful"`
+	Revision    int                    `json:"revision"`
+	CreatedAt   time.Time              `json:"created_at"`
+	UpdatedAt   time.Time              `json:"updated_at"`
+}
+
+func (e Entry) withKey(key string) entryJSON {
+	return entryJSON{e.Intent, e.Attempt, key, e.Fingerprint, e.Method, e.URL, e.State, e.Doubtful, e.Revision, e.CreatedAt, e.UpdatedAt}
+}
+
+func (j entryJSON) entry() Entry {
+	return Entry{j.Intent, j.Attempt, retryproof.Key(j.Key), j.Fingerprint, j.Method, j.URL, j.State, j.Doubtful, j.Revision, j.CreatedAt, j.UpdatedAt}
+}
+
+// MarshalJSON writes the entry for logs: the key is replaced by what Key.String
+// returns. An entry that must be kept is kept by its fields.
+func (e Entry) MarshalJSON() ([]byte, error) { return json.Marshal(e.withKey(e.Key.String())) }
+
+// UnmarshalJSON refuses, since the JSON of an entry does not hold its key.
+func (e *Entry) UnmarshalJSON([]byte) error {
+	return &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeInvalid,
+		Message: "the JSON of an entry is for logs and does not hold the key", Hint: "keep the entry by its fields"}
+}
+
+// valid refuses an entry that no journal was given: damaged, or written by somebody
+// else. Its key would be sent as a header.
+func (e Entry) valid() bool {
+	_, err := retryproof.ParseKey(string(e.Key))
+	known := e.State == EntryOpen || e.State == EntryDone || e.State == EntryLetGo
+	return err == nil && known && e.Attempt >= 1 && e.Revision >= 1 && e.Doubtful >= 0
 }
 
 // Journal remembers the keys of intents, durably before their first send

@@ -2,6 +2,7 @@ package httpkey
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -34,10 +35,12 @@ func doubtful(fate Fate, status int) bool {
 
 // note writes to the journal what the last answer changes. Another call of the same
 // intent may have ended meanwhile: then it is judged again on what stands. The
-// journal's write goes on when the caller's context has ended; a definite answer
-// must not be lost.
+// journal's write goes on when the caller's context has ended, for as long as a send
+// may take; a definite answer must not be lost.
 func (c *call) note(fate Fate) error {
-	ctx, config := context.WithoutCancel(c.request.Context()), c.transport.config
+	config := c.transport.config
+	ctx, cancel := config.Clock.WithTimeout(context.WithoutCancel(c.request.Context()), config.TryTimeout)
+	defer cancel()
 	for stands := c.entry; ; {
 		next := c.after(stands, fate)
 		if next == stands {
@@ -47,11 +50,11 @@ func (c *call) note(fate Fate) error {
 		got, saved, err := config.Journal.Save(ctx, next)
 		switch {
 		case err != nil:
-			return noteError(fate, err)
+			return c.noteError(fate, err)
 		case saved, got.Key != stands.Key, got.Attempt != stands.Attempt: // forgotten, or another key's turn
 			return nil
 		case got.Revision == stands.Revision:
-			return noteError(fate, errors.New("the journal changed nothing and gave no reason"))
+			return c.noteError(fate, errors.New("the journal changed nothing and gave no reason"))
 		}
 		stands = got
 	}
@@ -59,9 +62,9 @@ func (c *call) note(fate Fate) error {
 
 // after is the entry that stands as this call's answer leaves it. Done is never
 // left. A refusal speaks of its own send, so it lets the key go only while no other
-// is in doubt. A decline speaks of the key; without the server's mark that it is
-// on record it may be some proxy's, and does not count against a call that was
-// under way at the same time.
+// is in doubt. A decline speaks of the key when it has the server's mark that it is
+// on record; without, it may be some proxy's ("your quota is used up", 402), and counts
+// like a refusal.
 func (c *call) after(e Entry, fate Fate) Entry {
 	switch {
 	case e.State == EntryDone:
@@ -71,14 +74,14 @@ func (c *call) after(e Entry, fate Fate) Entry {
 		return e
 	case e.State != EntryOpen:
 		return e
-	case fate == FateDeclined && (c.proven || e.Revision == c.entry.Revision):
+	case fate == FateDeclined && c.proven:
 		e.State, e.Doubtful = EntryLetGo, 0
 		return e
 	}
 	if !c.unclear {
 		e.Doubtful = max(e.Doubtful-1, 0)
 	}
-	if fate == FateRefused && e.Doubtful == 0 {
+	if (fate == FateRefused || fate == FateDeclined) && e.Doubtful == 0 {
 		e.State = EntryLetGo
 	}
 	return e
@@ -86,24 +89,37 @@ func (c *call) after(e Entry, fate Fate) Entry {
 
 // noteError tells what the answer was although the journal does not know it: the
 // entry stays open, and sending the intent again asks the server.
-func noteError(fate Fate, err error) error {
-	out := &retryproof.Error{Code: retryproof.CodeUnavailable, Err: err,
-		Message: "the answer is definite, but the journal could not note it", Hint: "send the same intent again"}
-	switch fate {
-	case FateDone:
+func (c *call) noteError(fate Fate, err error) error {
+	out := &retryproof.Error{Outcome: retryproof.Unknown, Code: retryproof.CodeUnavailable, Err: err,
+		Message: "the journal could not note the answer", Hint: "send the same intent again"}
+	switch alone := !c.unclear && c.entry.Doubtful <= 1; {
+	case fate == FateDone:
 		out.Outcome = retryproof.Done
-	case FateDeclined, FateRefused:
+	case fate == FateDeclined && c.proven, (fate == FateDeclined || fate == FateRefused) && alone:
 		out.Outcome = retryproof.NotDone
 	}
 	return out
 }
 
+// atEnd is the fate of an answer whose body has ended. A streamed one may say only in
+// its trailer that it is on record: when its header left, nobody knew.
+func (c *call) atEnd(fate Fate, resp *http.Response) Fate {
+	if c.proven || !marked(resp.Trailer) {
+		return fate
+	}
+	c.proven = true
+	if fate == FateDone || fate == FateDeclined { // the body was looked into
+		return fate
+	}
+	told := *resp
+	told.Header, told.Body = resp.Header.Clone(), http.NoBody
+	told.Header.Set(HeaderReplayed, "true")
+	return c.transport.config.Fate(&told, c.problem)
+}
+
 // hold reads an answer that is announced as a small one to its end, and puts it
 // back. One that was cut is an error, as if it had not come.
 func hold(resp *http.Response) (whole bool, err error) {
-	if resp.Body == http.NoBody {
-		return true, nil
-	}
 	if resp.ContentLength < 0 || resp.ContentLength > maxHeldBytes {
 		return false, nil
 	}
@@ -159,7 +175,7 @@ func (b *endingBody) Close() error {
 	}
 	err := b.ReadCloser.Close()
 	if b.mu.TryLock() {
-		err = errors.Join(err, b.err)
+		err = cmp.Or(b.err, err)
 		b.mu.Unlock()
 	}
 	return err

@@ -264,14 +264,15 @@ func TestAnAnswerThatCannotBeNotedSaysSoAtItsEnd(t *testing.T) {
 			_, _ = io.WriteString(w, "paid")
 		})
 		resp, err := send()
-		if chunked && err == nil {
-			var text []byte
-			if text, err = io.ReadAll(resp.Body); string(text) != "paid" {
-				t.Errorf("got %q, want paid", text)
-			}
-			if closeErr := resp.Body.Close(); closeErr == nil {
-				t.Error("Close gave no error")
-			}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text []byte
+		if text, err = io.ReadAll(resp.Body); string(text) != "paid" {
+			t.Errorf("got %q, want paid", text)
+		}
+		if closeErr := resp.Body.Close(); closeErr == nil {
+			t.Error("Close gave no error")
 		}
 		if got, want := retryproof.OutcomeOf(err), retryproof.Done; err == nil || got != want {
 			t.Errorf("chunked %v: got %v, want %v", chunked, err, want)

@@ -111,7 +111,11 @@ func notAsked(err error, code retryproof.Code, why string) error {
 
 // ask sends the question once and reads the whole answer. One that was cut is none.
 func (c *call) ask() (Resolution, error) {
-	resp, err := c.once()
+	sent, err := c.body.reader()
+	if err != nil {
+		return Resolution{Fate: FateAgain}, err
+	}
+	resp, err := c.once(sent)
 	if err != nil {
 		return Resolution{Fate: FateAgain}, err
 	}

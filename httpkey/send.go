@@ -2,6 +2,7 @@ package httpkey
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -30,13 +31,19 @@ type call struct {
 	whole bool
 	// proven: the last answer comes from the server's record of the key.
 	proven bool
+	// problem is the last answer's problem document.
+	problem Problem
 }
 
 // send sends until the answer settles the intent, or the tries or the context
 // end.
 func (c *call) send() (*http.Response, error) {
 	for try := 1; ; try++ {
-		resp, err := c.once()
+		body, err := c.body.reader()
+		if err != nil {
+			return nil, c.unsent(err)
+		}
+		resp, err := c.once(body)
 		fate, wait := FateAgain, time.Duration(0)
 		if err == nil {
 			fate, wait = c.judge(resp)
@@ -83,17 +90,32 @@ func (c *call) discard(resp *http.Response) {
 }
 
 // end notes what the last answer means, now or when its body has come to its end,
-// and hands it to the caller.
+// and hands it to the caller. What the journal could not note is told at the body's
+// end, so that the answer is not lost with it.
 func (c *call) end(fate Fate, resp *http.Response, err error) (*http.Response, error) {
-	if resp != nil && !c.whole {
-		resp.Body = &endingBody{ReadCloser: resp.Body, ended: func() error { return c.note(fate) }}
-		return resp, nil
+	switch {
+	case resp == nil:
+		return nil, cmp.Or(c.note(fate), c.lost(err))
+	case !c.whole:
+		resp.Body = &endingBody{ReadCloser: resp.Body, ended: func() error { return c.note(c.atEnd(fate, resp)) }}
+	default:
+		if noteErr := c.note(fate); noteErr != nil {
+			resp.Body = &endingBody{ReadCloser: resp.Body, over: true, err: noteErr}
+		}
 	}
-	if noteErr := c.note(fate); noteErr != nil {
-		closeBody(resp)
-		return nil, noteErr
+	return resp, nil
+}
+
+// unsent ends a call whose body cannot be had again: this send did not begin, and
+// another try would not either. What earlier sends did stays in doubt.
+func (c *call) unsent(err error) error {
+	if noteErr := c.note(FateRefused); noteErr != nil {
+		return errors.Join(noteErr, err)
 	}
-	return resp, c.lost(err)
+	if c.unclear {
+		return c.lost(err)
+	}
+	return retryproof.Refused(retryproof.CodeInvalid, "the request's body could not be read; nothing was sent", err)
 }
 
 // returned reports a 202 that the caller wants to see.
@@ -101,13 +123,9 @@ func (c *call) returned(resp *http.Response) bool {
 	return resp != nil && resp.StatusCode == http.StatusAccepted && c.transport.config.ReturnAccepted
 }
 
-// once sends one copy; the caller's request is not changed.
-func (c *call) once() (*http.Response, error) {
+// once sends one copy, with a body of its own; the caller's request is not changed.
+func (c *call) once(body io.ReadCloser) (*http.Response, error) {
 	t := c.transport
-	body, err := c.body.reader()
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := t.config.Clock.WithTimeout(c.request.Context(), t.config.TryTimeout)
 	r := c.request.Clone(ctx)
 	if len(r.Header.Values(HeaderKey)) == 0 {
@@ -125,10 +143,15 @@ func (c *call) once() (*http.Response, error) {
 		cancel()
 		return nil, err
 	}
+	// The answer to HEAD announces a length that never comes.
+	c.whole = resp.Body == nil || resp.Body == http.NoBody || r.Method == http.MethodHead
 	if resp.Body == nil {
 		resp.Body = http.NoBody
 	}
 	resp.Body = &cancelBody{ReadCloser: resp.Body, cancel: cancel}
+	if c.whole {
+		return resp, nil
+	}
 	if c.whole, err = hold(resp); err != nil {
 		closeBody(resp)
 		return nil, err
@@ -139,10 +162,10 @@ func (c *call) once() (*http.Response, error) {
 // judge reads what the answer means and how long the server asks to wait.
 func (c *call) judge(resp *http.Response) (Fate, time.Duration) {
 	t := c.transport
-	p, _ := ReadProblem(resp)
-	fate := t.config.Fate(resp, p)
+	c.problem, _ = ReadProblem(resp)
+	fate := t.config.Fate(resp, c.problem)
 	c.unclear = c.unclear || doubtful(fate, resp.StatusCode)
-	c.proven = stored(resp) || p.Code == retryproof.CodeVoid
+	c.proven = stored(resp) || c.problem.Code == retryproof.CodeVoid
 	wait, _ := ParseRetryAfter(resp.Header.Get("Retry-After"), t.config.Clock.Now())
 	return fate, wait
 }
@@ -232,6 +255,10 @@ func (b replayBody) digest() (string, error) {
 
 // bodyOf takes the request's body over and closes it.
 func (t *Transport) bodyOf(r *http.Request) (replayBody, error) {
+	if len(r.Trailer) > 0 {
+		closeRequest(r)
+		return replayBody{}, retryproof.Refused(retryproof.CodeInvalid, "a request with trailers could not be sent twice alike; nothing was sent", nil)
+	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return replayBody{}, nil
 	}
@@ -243,6 +270,9 @@ func (t *Transport) bodyOf(r *http.Request) (replayBody, error) {
 	if err = errors.Join(err, r.Body.Close()); err != nil {
 		return replayBody{}, retryproof.Refused(retryproof.CodeInvalid, "the request's body could not be read; nothing was sent", err)
 	}
+	if n := int64(len(text)); r.ContentLength > 0 && n != r.ContentLength && (n <= limit || r.ContentLength <= limit) {
+		return replayBody{}, retryproof.Refused(retryproof.CodeInvalid, "the request's body is not as long as its Content-Length says; nothing was sent", nil)
+	}
 	if int64(len(text)) <= limit {
 		return replayBody{bytes: text}, nil
 	}
@@ -251,6 +281,12 @@ func (t *Transport) bodyOf(r *http.Request) (replayBody, error) {
 	}
 	return replayBody{}, retryproof.Refused(retryproof.CodeTooLarge,
 		"the request's body is larger than MaxBody and has no GetBody, so it could not be sent twice; nothing was sent", nil)
+}
+
+func closeRequest(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
 }
 
 func closeBody(resp *http.Response) {
