@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/clock"
 )
 
 // State is the state of a guard, and so of the effect itself.
@@ -53,6 +54,9 @@ const (
 // Answer is what the caller was told, kept for repeats. Status and Header are
 // HTTP's; users without HTTP may leave them empty.
 type Answer struct {
+	// State is Succeeded or Failed. The engine sets it, so that a repeat knows how the
+	// effect ended when its guard is not read.
+	State  State               `json:"state,omitempty"`
 	Status int                 `json:"status,omitempty"`
 	Header map[string][]string `json:"header,omitempty"`
 	Body   []byte              `json:"body,omitempty"`
@@ -87,13 +91,14 @@ func (c Claim) Format(s fmt.State, _ rune) {
 
 // Expired reports whether a reader must treat the claim as absent.
 func (c *Claim) Expired(now time.Time) bool {
-	return c == nil || (!c.ExpiresAt.IsZero() && c.ExpiresAt.Before(now))
+	return c == nil || (!c.ExpiresAt.IsZero() && c.ExpiresAt.Before(now.Truncate(clock.Precision)))
 }
 
 // Stale reports whether an owner whose lease ends at until may be taken over: only
-// when now is later than until + margin. At exactly until + margin it may not.
+// when now is later than until + margin. At exactly until + margin it may not. Times
+// count to clock.Precision, as stores keep them.
 func Stale(until, now time.Time, margin time.Duration) bool {
-	return now.After(until.Add(margin))
+	return now.Truncate(clock.Precision).After(until.Add(margin))
 }
 
 // Guard is the durable record of an effect.

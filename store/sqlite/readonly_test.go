@@ -18,7 +18,7 @@ func TestAReadOnlyDatabaseIsNotDoneAndLeavesNoClaim(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	pragma := func(statement string) {
-		s.writer.alone(func() { _, err = s.writer.conn.ExecContext(context.Background(), statement) })
+		_ = s.writer.alone(context.Background(), func() { _, err = s.writer.conn.ExecContext(context.Background(), statement) })
 		if err != nil {
 			t.Fatal(err)
 		}

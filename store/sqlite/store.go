@@ -58,7 +58,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 }
 
 func (s *Store) connect(ctx context.Context) error {
-	db, err := sql.Open("sqlite", s.config.dsn())
+	db, err := sql.Open("sqlite", s.config.dsn("_txlock=immediate"))
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,12 @@ func (s *Store) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.writer = newWriter(conn, s.config.MaxGroup)
+	s.writer = newWriter(conn, s.config)
+	if s.config.BusyTimeout > lockPause { // from here on the writer itself waits, for whoever still wants to
+		if _, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", lockPause.Milliseconds())); err != nil {
+			return err
+		}
+	}
 	if s.config.inMemory() {
 		return nil
 	}
@@ -90,16 +95,22 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	return s.requireSchema(ctx)
 }
 
-// Close waits for the running commit and closes the file.
+// Close waits for the running commit, moves the write-ahead log into the file, so that
+// a copy of the file alone is whole, and closes it. While another process has the file
+// open, its last Close does that.
 func (s *Store) Close() error {
 	var errs []error
-	if s.writer != nil {
-		s.writer.alone(func() { errs = append(errs, s.writer.conn.Close()) })
+	if s.readerDB != nil {
+		errs = append(errs, s.readerDB.Close())
 	}
-	for _, db := range []*sql.DB{s.readerDB, s.writerDB} {
-		if db != nil {
-			errs = append(errs, db.Close())
-		}
+	if s.writer != nil {
+		_ = s.writer.alone(context.Background(), func() {
+			_, _ = s.writer.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)")
+			errs = append(errs, s.writer.conn.Close())
+		})
+	}
+	if s.writerDB != nil {
+		errs = append(errs, s.writerDB.Close())
 	}
 	if err := errors.Join(errs...); err != nil && !errors.Is(err, sql.ErrConnDone) {
 		return fmt.Errorf("sqlite: close: %w", err)
@@ -116,7 +127,9 @@ func (s *Store) write(ctx context.Context, f func(ctx context.Context, q query) 
 func (s *Store) read(ctx context.Context, f func(ctx context.Context, q query) error) error {
 	if s.reader == nil {
 		var err error
-		s.writer.alone(func() { err = f(ctx, s.writer.q) })
+		if stopped := s.writer.alone(ctx, func() { err = f(ctx, s.writer.q) }); stopped != nil {
+			return stopped
+		}
 		return notDone(err)
 	}
 	return notDone(f(ctx, s.reader))

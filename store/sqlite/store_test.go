@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/store/sqlite"
 	"github.com/retryproof/retryproof/store/storetest"
 )
@@ -85,8 +86,8 @@ func within(ctx context.Context, config sqlite.Config, fn func(storetest.Tx) err
 	}
 	defer func() { _ = db.Close() }()
 	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
+	if err != nil { // another holds the lock: nothing was begun, and the suite tries again
+		return retryproof.Refused(retryproof.CodeConflict, "the transaction did not begin", err)
 	}
 	defer func() { _ = tx.Rollback() }()
 	if err := fn(sqlite.Within(tx)); err != nil {

@@ -33,9 +33,13 @@ func Within(tx *sql.Tx) Tx {
 // writes meanwhile, and f must not call the store. An error of f is returned as it is,
 // and nothing was written; one of COMMIT says what is known.
 func (s *Store) Transact(ctx context.Context, f func(tx *sql.Tx) error) (err error) {
-	s.writer.alone(func() {
+	stopped := s.writer.alone(ctx, func() {
 		var tx *sql.Tx
-		if tx, err = s.writer.conn.BeginTx(ctx, nil); err != nil {
+		err = s.writer.patiently(ctx, func() (err error) {
+			tx, err = s.writer.conn.BeginTx(ctx, nil)
+			return err
+		})
+		if err != nil {
 			err = notDone(err)
 			return
 		}
@@ -47,6 +51,9 @@ func (s *Store) Transact(ctx context.Context, f func(tx *sql.Tx) error) (err err
 			err = notCommitted(failed)
 		}
 	})
+	if stopped != nil {
+		return stopped
+	}
 	return err
 }
 

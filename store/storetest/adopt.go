@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/retryproof/retryproof/effect"
 )
@@ -11,6 +12,7 @@ func adoptCases() []effectCase {
 	return []effectCase{
 		{name: "AdoptAtLeaseEndPlusMarginIsRefusedAndAMicrosecondLaterAccepted", run: adoptBoundary},
 		{name: "StalenessHasOneTable", run: stalenessTable},
+		{name: "TimesCountToTheMicrosecond", run: finerTimes},
 		{name: "AdoptFromAnotherOwnerThanReadChangesNothing", run: adoptWrongOwner},
 		{name: "AdoptRefusedByTheGuardLeavesTheClaim", run: adoptRefusedByGuard},
 		{name: "AdoptRefusedByTheClaimLeavesTheGuard", run: adoptRefusedByClaim, atomic: true},
@@ -48,6 +50,27 @@ func adoptBoundary(s *subject) {
 	check(s.world, "tries", seen.Guard.Tries, 1)
 	check(s.world, "what Look sees", describe(s.look(7)), describe(seen))
 	check(s.world, "the fingerprint", seen.Claim.Fingerprint, s.print)
+}
+
+// case 19: what is finer than the stores keep moves no boundary.
+func finerTimes(s *subject) {
+	const finer = 500 * time.Nanosecond
+	s.begin("A1", 0.02)
+	early := s.adoption("B", "A1", 6.02)
+	early.Now = early.Now.Add(finer)
+	seen := s.adopt(early)
+	s.wantGuard(seen.Guard, effect.Pending, "A1")
+	s.wantClaim(seen.Claim, effect.InProgress, "A1")
+	m := s.settlement("A1", effect.Succeeded, 0.54)
+	m.Claim = s.completion("A1", ok200("final"), 3600)
+	s.settle(m)
+	look := effect.Look{Scope: s.scope, GuardID: s.id, Now: at(3600).Add(finer)}
+	kept := must(s.world, func(ctx context.Context) (effect.Seen, error) { return s.store.Look(ctx, look) })
+	s.wantClaim(kept.Claim, effect.Complete, "A1")
+	again := s.beginning("A2", 3600)
+	again.Now = again.Now.Add(finer)
+	seen = must(s.world, func(ctx context.Context) (effect.Seen, error) { return s.store.Begin(ctx, again) })
+	s.wantClaim(seen.Claim, effect.Complete, "A1")
 }
 
 // case 19: the same verdict in every store, whoever asks and by whatever clock.

@@ -99,6 +99,7 @@ func answersExact(s *subject) {
 			"Location":            {"/payments/pay_7"},
 			"X-Empty":             {""},
 			"X-Unicode":           {"naïve, 日本, \\\"quoted\\\""},
+			"X-Latin-1":           {"plain", "caf\xe9.pdf", "a\x00b"},
 		}},
 	} {
 		one := s.subject(s.kind, fmt.Sprintf("N%d", i))

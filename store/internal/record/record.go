@@ -7,7 +7,10 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
@@ -35,13 +38,33 @@ func Time(v sql.NullInt64) time.Time {
 	return time.UnixMicro(v.Int64).UTC()
 }
 
+// storedAnswer is an answer as JSON. A header value need not be UTF-8, which JSON would
+// spoil: the values of such a header are kept as bytes.
+type storedAnswer struct {
+	effect.Answer
+	RawHeader map[string][][]byte `json:"raw_header,omitempty"`
+}
+
 // EncodeAnswer is the stored form of an answer: JSON, the same bytes for the same
 // answer; nil for nil.
 func EncodeAnswer(a *effect.Answer) ([]byte, error) {
 	if a == nil {
 		return nil, nil
 	}
-	b, err := json.Marshal(a)
+	stored := storedAnswer{Answer: *a}
+	for name, values := range a.Header { // order: each header alone, and JSON sorts them
+		if !slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
+			continue
+		}
+		if stored.RawHeader == nil {
+			stored.RawHeader, stored.Header = map[string][][]byte{}, maps.Clone(a.Header)
+		}
+		delete(stored.Header, name)
+		for _, v := range values {
+			stored.RawHeader[name] = append(stored.RawHeader[name], []byte(v))
+		}
+	}
+	b, err := json.Marshal(stored)
 	if err != nil {
 		return nil, Invalid("the answer cannot be stored as JSON")
 	}
@@ -53,9 +76,18 @@ func DecodeAnswer(b []byte) (*effect.Answer, error) {
 	if b == nil {
 		return nil, nil
 	}
-	var a effect.Answer
-	if err := json.Unmarshal(b, &a); err != nil {
+	var stored storedAnswer
+	if err := json.Unmarshal(b, &stored); err != nil {
 		return nil, fmt.Errorf("a stored answer is broken: %w", err)
+	}
+	a := stored.Answer
+	for name, values := range stored.RawHeader { // order: each header alone
+		if a.Header == nil {
+			a.Header = map[string][]string{}
+		}
+		for _, v := range values {
+			a.Header[name] = append(a.Header[name], string(v))
+		}
 	}
 	return &a, nil
 }
