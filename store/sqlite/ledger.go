@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -77,37 +78,22 @@ const auditSQL = `SELECT
 	(SELECT count(*) FROM payments p LEFT JOIN
 		(SELECT payment_id, sum(amount) AS kept FROM refunds WHERE state NOT IN ('FAILED', 'VOID') GROUP BY payment_id) r
 		ON r.payment_id = p.payment_id
-		WHERE p.refunded <> coalesce(r.kept, 0) OR p.refunded > p.amount)`
+		WHERE p.refunded <> coalesce(r.kept, 0) OR p.refunded > p.amount),
+	(SELECT json_group_object(state, n) FROM (SELECT state, count(*) AS n FROM payments GROUP BY state ORDER BY state)),
+	(SELECT json_group_object(state, n) FROM (SELECT state, count(*) AS n FROM refunds GROUP BY state ORDER BY state))`
 
-// Audit adds everything up.
+// Audit adds everything up, in one snapshot.
 func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
 	a := payments.Audit{ByState: map[effect.State]int64{}, RefundsByState: map[effect.State]int64{}}
+	var byState, refundsByState []byte
 	err := l.s.read(ctx, func(ctx context.Context, q query) error {
-		if err := q.row(ctx, auditSQL).Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Debits, &a.DebitSum, &a.Unbalanced, &a.WrongBalance,
-			&a.OutboxWaiting, &a.OutboxParked, &a.MessagesParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded); err != nil {
-			return err
-		}
-		rows, err := q.rows(ctx, `SELECT FALSE, state, count(*) FROM payments GROUP BY state
-			UNION ALL SELECT TRUE, state, count(*) FROM refunds GROUP BY state ORDER BY 1, 2`)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = rows.Close() }()
-		for rows.Next() {
-			var refunds bool
-			var state effect.State
-			var n int64
-			if err := rows.Scan(&refunds, &state, &n); err != nil {
-				return err
-			}
-			counts := a.ByState
-			if refunds {
-				counts = a.RefundsByState
-			}
-			counts[state] = n
-		}
-		return rows.Err()
+		return q.row(ctx, auditSQL).Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Debits, &a.DebitSum, &a.Unbalanced, &a.WrongBalance,
+			&a.OutboxWaiting, &a.OutboxParked, &a.MessagesParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded,
+			&byState, &refundsByState)
 	})
+	if err == nil {
+		err = errors.Join(json.Unmarshal(byState, &a.ByState), json.Unmarshal(refundsByState, &a.RefundsByState))
+	}
 	return orNothing(a, err)
 }
 
