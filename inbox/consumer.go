@@ -10,26 +10,33 @@
 //     fails or says "later" loses nothing;
 //   - a message is deleted only after its effect is committed and the follow-up
 //     step has succeeded, on the first delivery or a repeat, or after it was set
-//     aside with a reason (Config.Parked), whole, for a person.
+//     aside with a reason (Config.Parked), whole, for a person;
+//   - what takes longer than Config.Budget, and what panics, is a failure like any
+//     other: the message waits, can be set aside, and other messages go on.
 //
 // Does not promise: order. The queue orders a group; use versions where the order
 // of effects matters. A message that fails holds back its group until it is applied
 // or set aside; later ones of its group overtake it then. Without Config.Parked it is
-// tried for ever.
+// tried for ever. Nor one handler at a time: one that does not heed its context may
+// still run when its message is delivered again. Nor a life after runtime.Goexit: it
+// counts as a failure, and ends the goroutine.
 //
 // Crash points: before the commit, nothing happened and the message comes again;
 // after the commit, the repeat skips the effect, runs the follow-up and deletes;
 // after it was set aside, the message comes again, is applied or found set aside, and
-// is deleted; after the delete, done.
+// is deleted; after the delete, done. A delivery that ended before its message could
+// be deleted is told ("late"), and the message comes again.
 package inbox
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/internal/backoff"
 	"github.com/retryproof/retryproof/queue"
@@ -39,14 +46,16 @@ import (
 type Source interface {
 	// Receive returns up to limit due messages, none when nothing is due.
 	Receive(ctx context.Context, limit int) ([]queue.Delivery, error)
-	// Finish deletes the message.
-	Finish(ctx context.Context, d queue.Delivery) error
+	// Finish deletes the message; false when the delivery had ended before: nothing
+	// changed, and the message may come again.
+	Finish(ctx context.Context, d queue.Delivery) (bool, error)
 	// Retry makes it due again after delay.
 	Retry(ctx context.Context, d queue.Delivery, delay time.Duration) error
 }
 
 // Handler turns a message into what to write. It reads and decides; it must not
-// act outside. An error makes the message come again later.
+// act outside. An error makes the message come again later, and so does a panic. Its
+// context ends when Config.Budget is used up.
 type Handler func(ctx context.Context, d queue.Delivery) (Apply, error)
 
 // Config sets a consumer. The zero value works.
@@ -54,6 +63,16 @@ type Config struct {
 	// Batch is how many messages are received at a time. Defaults to 1: what is
 	// received waits invisibly while the ones before it are handled.
 	Batch int
+	// Visibility is the queue's visibility timeout: how long a delivery is this
+	// consumer's alone. Defaults to 30 s, as the queue drivers' does.
+	Visibility time.Duration
+	// Budget is how long the handler, the write and the follow-up of one message may
+	// take together: then their context ends, and the message has failed. Without it a
+	// message that always takes longer than Visibility would be handled by one worker
+	// after the other and never finished. Batch × Budget must be less than Visibility;
+	// what is left is for the delete. Defaults to four fifths of Visibility / Batch,
+	// 24 s.
+	Budget time.Duration
 	// MinBackoff is the wait after a message's first failure; it doubles.
 	// Defaults to 1 s.
 	MinBackoff time.Duration
@@ -71,7 +90,9 @@ type Config struct {
 	// MaxAttempts sets a message aside that was delivered so often while others were
 	// finished. An error of Handler that is NotDone with CodePermanent does it at once;
 	// one of After does not, for it may be the fault of every message, such as a wrong
-	// address. Defaults to 20: about a quarter of an hour.
+	// address. An error that speaks of others than the message (CodeUnavailable,
+	// CodeReadOnly, CodeConflict, CodeTooMany) sets it aside only by ParkAfter.
+	// Defaults to 20: about a quarter of an hour.
 	MaxAttempts int
 	// ParkAfter sets a message aside that was delivered MaxAttempts times and has
 	// failed for so long, whether or not any other is finished; an outage that is
@@ -81,9 +102,13 @@ type Config struct {
 	ParkAfter time.Duration
 	// Clock is the time. Defaults to clock.System().
 	Clock clock.Clock
-	// Observe is told "applied", "repeat", "failed" and "parked", with the delivery.
+	// Observe is told "applied", "repeat", "failed" and "parked", with the delivery,
+	// and "late" when it ended before its message could be deleted.
 	// Defaults to nothing.
 	Observe func(what string, d queue.Delivery)
+	// Log gets one line, with the stack, when a handler or a follow-up panics.
+	// Defaults to slog.Default().
+	Log *slog.Logger
 }
 
 // Consumer applies the messages of a source. Safe for concurrent use when the
@@ -105,6 +130,9 @@ func (c Config) Validate() error {
 	if c.Batch < 0 || c.MaxAttempts < 0 || c.ParkAfter < 0 {
 		errs = append(errs, fmt.Errorf("inbox: Batch %d, MaxAttempts %d and ParkAfter %v must not be negative", c.Batch, c.MaxAttempts, c.ParkAfter))
 	}
+	if c.Visibility <= 0 || c.Budget <= 0 || c.Batch > 0 && c.Budget > (c.Visibility-1)/time.Duration(c.Batch) {
+		errs = append(errs, fmt.Errorf("inbox: 0 < Batch × Budget < Visibility fails: %d × %v, %v: a message would be delivered again while it is handled", c.Batch, c.Budget, c.Visibility))
+	}
 	if c.MinBackoff < 0 || c.MaxBackoff < c.MinBackoff {
 		errs = append(errs, fmt.Errorf("inbox: 0 ≤ MinBackoff ≤ MaxBackoff fails: %v, %v", c.MinBackoff, c.MaxBackoff))
 	}
@@ -117,6 +145,12 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() Config {
 	if c.Batch == 0 {
 		c.Batch = 1
+	}
+	if c.Visibility == 0 {
+		c.Visibility = 30 * time.Second
+	}
+	if c.Budget == 0 {
+		c.Budget = c.Visibility / 5 * 4 / time.Duration(c.Batch)
 	}
 	if c.MinBackoff == 0 {
 		c.MinBackoff = time.Second
@@ -138,6 +172,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Observe == nil {
 		c.Observe = func(string, queue.Delivery) {}
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
 	}
 	return c
 }
@@ -161,13 +198,7 @@ func (c *Consumer) RunOnce(ctx context.Context) (int, error) {
 	done := 0
 	var failures []error
 	for _, d := range deliveries {
-		cause := c.apply(ctx, d)
-		if cause == nil {
-			c.lastDone.Store(c.config.Clock.Now().UnixNano())
-		} else {
-			failures = append(failures, fmt.Errorf("inbox: %s: %w", d.ID, cause))
-		}
-		left, err := c.leave(ctx, d, cause)
+		left, err := c.deliver(ctx, d)
 		if left {
 			done++
 		}
@@ -176,24 +207,70 @@ func (c *Consumer) RunOnce(ctx context.Context) (int, error) {
 	return done, errors.Join(failures...)
 }
 
-// leave ends a delivery, and reports whether it could: a message is deleted when it
-// was applied or set aside, and put back when it failed. One that could not be left
-// comes again.
-func (c *Consumer) leave(ctx context.Context, d queue.Delivery, cause error) (bool, error) {
-	if cause == nil {
-		err := c.source.Finish(ctx, d)
-		return err == nil, err
+// deliver applies one message and ends its delivery, and reports whether it could: a
+// message is deleted when it was applied or set aside, and put back when it failed.
+// One that could not be left comes again.
+func (c *Consumer) deliver(ctx context.Context, d queue.Delivery) (left bool, err error) {
+	if c.isParked(ctx, d) {
+		return c.finish(ctx, d)
 	}
-	c.config.Observe("failed", d)
-	var parkErr error
-	if c.mustPark(d, cause) {
-		if parkErr = c.park(ctx, d, cause); parkErr == nil {
-			err := c.source.Finish(ctx, d)
-			return err == nil, err
+	returned := false
+	defer func() {
+		if !returned { // no panic comes this far
+			_, _ = c.fail(ctx, d, errGoexit)
 		}
+	}()
+	cause := c.applyInTime(ctx, d)
+	returned = true
+	if cause != nil {
+		return c.fail(ctx, d, cause)
 	}
-	err := c.source.Retry(ctx, d, c.waits().After(d.Attempt))
-	return err == nil, errors.Join(parkErr, err)
+	if left, err = c.finish(ctx, d); left {
+		c.lastDone.Store(c.config.Clock.Now().UnixNano())
+	} else if errors.Is(err, errLate) {
+		_, err = c.fail(ctx, d, err)
+	}
+	return left, err
+}
+
+var (
+	// errLate: the queue knew the delivery no longer, and deleted nothing.
+	errLate   = errors.New("its delivery ended before it could be deleted: it comes again")
+	errGoexit = errors.New("its handler or follow-up called runtime.Goexit")
+)
+
+// finish deletes a message.
+func (c *Consumer) finish(ctx context.Context, d queue.Delivery) (bool, error) {
+	deleted, err := c.source.Finish(ctx, d)
+	if err == nil && !deleted {
+		c.config.Observe("late", d)
+		err = errLate
+	}
+	return deleted && err == nil, err
+}
+
+// fail leaves a message that failed: it is set aside, or put back to wait. The error
+// tells of the failure, and of what could not be done about it.
+func (c *Consumer) fail(ctx context.Context, d queue.Delivery, cause error) (left bool, err error) {
+	late := errors.Is(cause, errLate)
+	if !late { // else it was told
+		c.config.Observe("failed", d)
+	}
+	parked := false
+	if c.mustPark(d, cause) {
+		err = c.park(ctx, d, cause)
+		parked = err == nil
+	}
+	var leaveErr error
+	switch {
+	case late: // the delivery is not ours to end; the next one finds it set aside
+	case parked:
+		left, leaveErr = c.finish(ctx, d)
+	default:
+		leaveErr = c.source.Retry(ctx, d, c.waits().After(d.Attempt))
+		left = leaveErr == nil
+	}
+	return left, errors.Join(fmt.Errorf("inbox: %s: %w", d.ID, cause), err, leaveErr)
 }
 
 // unhandled is an error of the handler, before anything was written.
@@ -201,10 +278,30 @@ type unhandled struct{ error }
 
 func (u *unhandled) Unwrap() error { return u.error }
 
-func (c *Consumer) apply(ctx context.Context, d queue.Delivery) error {
+// applyInTime applies a message within the budget. A failure after its end is the
+// message's own, whatever the error says of others: they were cut off.
+func (c *Consumer) applyInTime(ctx context.Context, d queue.Delivery) error {
+	timed, cancel := c.config.Clock.WithTimeout(ctx, c.config.Budget)
+	defer cancel()
+	err := c.apply(timed, d)
+	if err != nil && context.Cause(timed) != nil && context.Cause(ctx) == nil {
+		return &retryproof.Error{Code: retryproof.CodeUnknown, Message: fmt.Sprintf("it took longer than its budget of %v", c.config.Budget), Err: err}
+	}
+	return err
+}
+
+func (c *Consumer) apply(ctx context.Context, d queue.Delivery) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = c.panicked(d, value)
+		}
+	}()
 	a, err := c.handle(ctx, d)
 	if err != nil {
 		return &unhandled{err}
+	}
+	if a.Now.IsZero() {
+		a.Now = c.config.Clock.Now()
 	}
 	first, err := c.store.Apply(ctx, a)
 	if err != nil {

@@ -1,9 +1,11 @@
 package inbox_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -34,6 +36,8 @@ type bench struct {
 	// finishErrs are the results of the next deletes.
 	finishErrs []error
 	retries    []time.Duration
+	retryErr   error
+	log        bytes.Buffer
 	seen       map[string]int
 }
 
@@ -48,12 +52,12 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) Finish(ctx context.Context, d queue.Delivery) error {
+func (b *bench) Finish(ctx context.Context, d queue.Delivery) (bool, error) {
 	if len(b.finishErrs) > 0 {
 		err := b.finishErrs[0]
 		b.finishErrs = b.finishErrs[1:]
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
 	return b.Queue.Finish(ctx, d)
@@ -61,6 +65,9 @@ func (b *bench) Finish(ctx context.Context, d queue.Delivery) error {
 
 func (b *bench) Retry(ctx context.Context, d queue.Delivery, delay time.Duration) error {
 	b.retries = append(b.retries, delay)
+	if b.retryErr != nil {
+		return b.retryErr
+	}
 	return b.Queue.Retry(ctx, d, delay)
 }
 
@@ -75,7 +82,7 @@ func (b *bench) send(ids ...string) {
 
 func (b *bench) consumer(handle inbox.Handler, c inbox.Config) *inbox.Consumer {
 	b.t.Helper()
-	c.Clock = b.clock
+	c.Clock, c.Log = b.clock, slog.New(slog.NewTextHandler(&b.log, nil))
 	c.Observe = func(what string, _ queue.Delivery) { b.seen[what]++ }
 	out, err := inbox.NewConsumer(b, b.store, handle, c)
 	if err != nil {
@@ -128,9 +135,19 @@ func (b *bench) wantEmpty() {
 type failing struct {
 	inbox.Store
 	before, after []error
+	refuse        map[string]error // by event id, always
+	apply         func(eventID string)
+	last          inbox.Apply
 }
 
 func (f *failing) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
+	f.last = a
+	if f.apply != nil {
+		f.apply(a.Key.EventID)
+	}
+	if err := f.refuse[a.Key.EventID]; err != nil {
+		return false, err
+	}
 	if len(f.before) > 0 {
 		err := f.before[0]
 		if f.before = f.before[1:]; err != nil {
@@ -174,7 +191,7 @@ func TestAMessageIsNotedOnlyWithItsEffect(t *testing.T) {
 	}
 	b.want(1)
 	b.wantEmpty()
-	if first, err := b.memory.Inbox().Apply(context.Background(), inbox.Apply{Key: retryproof.InboxKey{Consumer: "worker", Source: "outbox", EventID: "ev_7"}}); first || err != nil {
+	if first, err := b.memory.Inbox().Apply(context.Background(), inbox.Apply{Now: b.clock.Now(), Key: retryproof.InboxKey{Consumer: "worker", Source: "outbox", EventID: "ev_7"}}); first || err != nil {
 		t.Errorf("the inbox row: got first %v, %v, want it there", first, err)
 	}
 }
@@ -353,12 +370,15 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	for _, bad := range []inbox.Config{
 		{Batch: -1}, {MinBackoff: -1}, {MaxBackoff: -1}, {MaxAttempts: -1}, {ParkAfter: -1},
 		{MinBackoff: 9 * time.Second, MaxBackoff: 5 * time.Second}, {Consumer: "mailer"}, {Parked: memory.New().ParkedMessages()},
+		{Visibility: -1}, {Budget: -1}, {Budget: 30 * time.Second}, {Visibility: time.Second, Budget: time.Second}, {Batch: 10, Budget: 3 * time.Second}, {Visibility: 4},
 	} {
 		if _, err := inbox.NewConsumer(nil, nil, nil, bad); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
 	}
-	if _, err := inbox.NewConsumer(nil, nil, nil, inbox.Config{}); err != nil {
-		t.Errorf("the zero value: got %v, want nil", err)
+	for _, good := range []inbox.Config{{}, {Batch: 10, Budget: 3*time.Second - 1}, {Budget: 30*time.Second - 1}, {Visibility: time.Minute, Budget: 59 * time.Second}, {Batch: 64}} {
+		if _, err := inbox.NewConsumer(nil, nil, nil, good); err != nil {
+			t.Errorf("%+v: got %v, want nil", good, err)
+		}
 	}
 }

@@ -77,8 +77,9 @@ type ParkedStore interface {
 }
 
 // mustPark reports whether a message that failed is set aside: at once when the handler
-// says that no try can help; else when it has failed often, and either others were finished meanwhile,
-// so that the fault is its own, or it has failed for long.
+// says that no try can help; else when it has failed often, and either for long, or
+// while others were finished and the error says nothing of others, so that the fault is
+// its own.
 func (c *Consumer) mustPark(d queue.Delivery, cause error) bool {
 	if c.config.Parked == nil {
 		return false
@@ -90,9 +91,33 @@ func (c *Consumer) mustPark(d queue.Delivery, cause error) bool {
 	if d.Attempt < c.config.MaxAttempts {
 		return false
 	}
+	if c.waits().AtLeast(d.Attempt, c.config.MaxBackoff) >= c.config.ParkAfter {
+		return true
+	}
 	last := c.lastDone.Load()
 	alive := last != 0 && c.config.Clock.Now().Sub(time.Unix(0, last)) < 2*c.config.MaxBackoff
-	return alive || c.waits().AtLeast(d.Attempt, c.config.MaxBackoff) >= c.config.ParkAfter
+	return alive && !ofOthers(cause)
+}
+
+// ofOthers reports whether an error speaks of others than the message: a database or a
+// provider that is away may be so for one message and not for the next.
+func ofOthers(err error) bool {
+	switch retryproof.CodeOf(err) {
+	case retryproof.CodeUnavailable, retryproof.CodeReadOnly, retryproof.CodeConflict, retryproof.CodeTooMany:
+		return true
+	}
+	return false
+}
+
+// isParked reports whether a message that came too often to be handled once more is set
+// aside already: it could not be deleted then, since its handler outlived the delivery,
+// and would outlive this one too.
+func (c *Consumer) isParked(ctx context.Context, d queue.Delivery) bool {
+	if c.config.Parked == nil || d.Attempt <= c.config.MaxAttempts {
+		return false
+	}
+	p, err := c.config.Parked.Parked(ctx, ParkedKey{Consumer: c.config.Consumer, ID: d.ID})
+	return err == nil && p != nil
 }
 
 // park sets a message aside. When that fails, the message stays in the queue.

@@ -164,6 +164,9 @@ func decimal(currency string, amount int64, decimals int) string {
 // saw observations of the consumer go to the hop table.
 func (s *System) sawDelivery(what string, d queue.Delivery) {
 	s.deps.Metrics.Add("retryproof_inbox_total", 1, "what", what)
+	if what == "late" {
+		return // this delivery was counted
+	}
 	id := paymentOf(d.ID)
 	s.saw(id, hopQueue, "deliveries")
 	switch what {

@@ -251,6 +251,12 @@ type diesBeforeMark struct{ notify.Store }
 
 func (diesBeforeMark) MarkSent(context.Context, notify.Key, time.Time) (bool, error) { panic(crash{}) }
 
+// dyingQueue is the queue of a process that has died in a follow-up: a panic there is
+// survived, a crash ends nothing any more.
+type dyingQueue struct{ queue.Queue }
+
+func (dyingQueue) Retry(context.Context, queue.Delivery, time.Duration) error { panic(crash{}) }
+
 // flakyQueue fails some calls.
 type flakyQueue struct {
 	queue.Queue
@@ -278,13 +284,13 @@ func (q *flakyQueue) Receive(ctx context.Context, limit int) ([]queue.Delivery, 
 	return got, err
 }
 
-func (q *flakyQueue) Finish(ctx context.Context, d queue.Delivery) error {
+func (q *flakyQueue) Finish(ctx context.Context, d queue.Delivery) (bool, error) {
 	q.mu.Lock()
 	fail := q.finishesToFail > 0
 	q.finishesToFail--
 	q.mu.Unlock()
 	if fail {
-		return errors.New("the queue did not answer the delete")
+		return false, errors.New("the queue did not answer the delete")
 	}
 	return q.Queue.Finish(ctx, d)
 }

@@ -303,7 +303,7 @@ func TestEventsOfAMerchantStayInOrder(t *testing.T) {
 		if err != nil || len(got) != 1 || got[0].ID != want {
 			t.Fatalf("event %d: got %+v, %v, want %s", i, got, err, want)
 		}
-		if err := w.queue.Finish(t.Context(), got[0]); err != nil {
+		if _, err := w.queue.Finish(t.Context(), got[0]); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -127,6 +127,7 @@ func TestTheStory(t *testing.T) {
 	dying := w.deps
 	dying.Store.Outbox = diesBeforeDelete{w.deps.Store.Outbox}
 	dying.Store.Notify = diesBeforeMark{w.deps.Store.Notify}
+	dying.Queue = dyingQueue{w.deps.Queue}
 	w.at(12)
 	dies(w, func() { _, _ = w.process(dying).RelayOnce(t.Context(), 0) })
 	w.at(12.5)

@@ -81,7 +81,7 @@ func (s *System) composeLoops() error {
 	}
 	s.notifier = notify.New(s.deps.Store.Notify, channelPush, s.deps.Push, notify.Config{Clock: s.deps.Clock, Observe: s.sawIntent})
 	s.consumer, err = inbox.NewConsumer(s.deps.Queue, s.deps.Store.Inbox, s.apply, inbox.Config{
-		Clock: s.deps.Clock, Observe: s.sawDelivery, Parked: s.deps.Store.ParkedMessages, Consumer: consumerCredit,
+		Clock: s.deps.Clock, Observe: s.sawDelivery, Parked: s.deps.Store.ParkedMessages, Consumer: consumerCredit, Log: s.deps.Log,
 		After: func(ctx context.Context, d queue.Delivery) error { return s.notifier.Finish(ctx, d.ID) },
 	})
 	if err != nil {

@@ -59,11 +59,12 @@ type Queue interface {
 	// may wait a short, driver-configured time, and returns early, with nothing and
 	// without an error, when ctx ends. It may be called by many at the same time.
 	Receive(ctx context.Context, limit int) ([]Delivery, error)
-	// Finish deletes the message. A receipt that is no longer current (finished or
-	// retried before, or its message delivered again since) is not an error and
-	// changes nothing. Whether a receipt is still current between the end of its
-	// visibility timeout and the next delivery is the driver's.
-	Finish(ctx context.Context, d Delivery) error
+	// Finish deletes the message, and reports true when this call did. A receipt that
+	// is no longer current (finished or retried before, or its message delivered again
+	// since) changes nothing and is false, not an error: the message may come again.
+	// Whether a receipt is still current between the end of its visibility timeout and
+	// the next delivery is the driver's. After an error nobody knows.
+	Finish(ctx context.Context, d Delivery) (bool, error)
 	// Retry makes the message due again after delay; until then its group waits.
 	// The delay is rounded as the driver's timers need; one of 0 or less is none. A
 	// receipt that is no longer current is not an error and changes nothing.

@@ -54,13 +54,12 @@ func (q queueSeam) Receive(ctx context.Context, limit int) ([]queue.Delivery, er
 	})
 }
 
-func (q queueSeam) Finish(ctx context.Context, d queue.Delivery) error {
-	_, err := call(q.x, ctx, "queue", "queue finish", d.ID, func() (struct{}, error) {
-		err := q.in.Finish(background, d)
+func (q queueSeam) Finish(ctx context.Context, d queue.Delivery) (bool, error) {
+	return call(q.x, ctx, "queue", "queue finish", d.ID, func() (bool, error) {
+		deleted, err := q.in.Finish(background, d)
 		q.x.w.stir("worker") // for the next of its group
-		return struct{}{}, err
+		return deleted, err
 	})
-	return err
 }
 
 func (q queueSeam) Retry(ctx context.Context, d queue.Delivery, delay time.Duration) error {

@@ -177,9 +177,8 @@ func (q scriptedQueue) Send(ctx context.Context, m queue.Message) error {
 	return err
 }
 
-func (q scriptedQueue) Finish(ctx context.Context, d queue.Delivery) error {
-	_, err := scripted(q.a, "queue finish", func() (struct{}, error) { return struct{}{}, q.Queue.Finish(ctx, d) })
-	return err
+func (q scriptedQueue) Finish(ctx context.Context, d queue.Delivery) (bool, error) {
+	return scripted(q.a, "queue finish", func() (bool, error) { return q.Queue.Finish(ctx, d) })
 }
 
 type scriptedPSP struct {

@@ -237,13 +237,13 @@ func (q *Queue) deliver(g *group) queue.Delivery {
 
 // Finish implements [queue.Queue]. As with SQS FIFO a receipt is current until
 // its visibility timeout ends, whether or not the message was delivered again.
-func (q *Queue) Finish(_ context.Context, d queue.Delivery) error {
+func (q *Queue) Finish(_ context.Context, d queue.Delivery) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.advance()
 	g := q.current(d.Receipt)
 	if g == nil {
-		return nil
+		return false, nil
 	}
 	q.release(g)
 	g.waiting.pop()
@@ -253,7 +253,7 @@ func (q *Queue) Finish(_ context.Context, d queue.Delivery) error {
 	} else {
 		delete(q.groups, g.name)
 	}
-	return nil
+	return true, nil
 }
 
 // Retry implements [queue.Queue]. A receipt that is no longer current is not an

@@ -86,7 +86,7 @@ func TestFiveMinuteWindowIsNotExtendedAndOutlivesTheMessage(t *testing.T) {
 			}
 			send(t, q, "X", "g1", "")
 			at(1)
-			if err := q.Finish(t.Context(), receive(t, q, "X")[0]); err != nil {
+			if _, err := q.Finish(t.Context(), receive(t, q, "X")[0]); err != nil {
 				t.Fatal(err)
 			}
 			for _, s := range []float64{200, 299.9} {
@@ -115,7 +115,7 @@ func TestWindowAndVisibilityEndExactlyAtTheirEnd(t *testing.T) {
 	clk.Advance(30*time.Second - clock.Precision)
 	receive(t, q)
 	clk.Advance(clock.Precision)
-	if err := q.Finish(t.Context(), receive(t, q, "X")[0]); err != nil {
+	if _, err := q.Finish(t.Context(), receive(t, q, "X")[0]); err != nil {
 		t.Fatal(err)
 	}
 	clk.Advance(270*time.Second - clock.Precision)
@@ -132,8 +132,8 @@ func TestReceiptEndsWithItsVisibility(t *testing.T) {
 	send(t, q, "X", "g", "")
 	d := receive(t, q, "X")[0]
 	clk.Advance(30 * time.Second)
-	if err := q.Finish(t.Context(), d); err != nil {
-		t.Fatal(err)
+	if deleted, err := q.Finish(t.Context(), d); deleted || err != nil {
+		t.Fatalf("got %v, %v, want false", deleted, err)
 	}
 	receive(t, q, "X") // although nobody had received it again yet
 }
@@ -217,7 +217,7 @@ func TestStatsCountWhatIsHeldAndSeen(t *testing.T) {
 		send(t, q, id, "g-"+id, "")
 	}
 	ds := receive(t, q, "a", "b", "c", "d")
-	if err := q.Finish(t.Context(), ds[0]); err != nil {
+	if _, err := q.Finish(t.Context(), ds[0]); err != nil {
 		t.Fatal(err)
 	}
 	if err := q.Retry(t.Context(), ds[1], time.Minute); err != nil {
@@ -265,7 +265,7 @@ func BenchmarkSendReceiveFinish(b *testing.B) {
 		if err != nil || len(ds) != 1 {
 			b.Fatalf("got %d deliveries, %v", len(ds), err)
 		}
-		if err := q.Finish(ctx, ds[0]); err != nil {
+		if _, err := q.Finish(ctx, ds[0]); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -47,7 +47,7 @@ func (q *Queue) parseReceipt(s string) (receipt, error) {
 
 // Finish implements [queue.Queue]. It returns nil only when the server has said
 // that it took the acknowledgement.
-func (q *Queue) Finish(ctx context.Context, d queue.Delivery) error {
+func (q *Queue) Finish(ctx context.Context, d queue.Delivery) (bool, error) {
 	return q.settle(ctx, d, []byte("+ACK"), 0)
 }
 
@@ -64,28 +64,31 @@ func (q *Queue) Retry(ctx context.Context, d queue.Delivery, delay time.Duration
 		}
 		body = append(append(body, ' '), arg...)
 	}
-	return q.settle(ctx, d, body, delay)
+	_, err := q.settle(ctx, d, body, delay)
+	return err
 }
 
-func (q *Queue) settle(ctx context.Context, d queue.Delivery, word []byte, delay time.Duration) error {
+// settle says a word to the server about a delivery, and reports false when its
+// receipt is no longer current: then nothing is said.
+func (q *Queue) settle(ctx context.Context, d queue.Delivery, word []byte, delay time.Duration) (bool, error) {
 	r, err := q.parseReceipt(d.Receipt)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := q.ready(); err != nil {
-		return err
+		return false, err
 	}
 	ctx, cancel := bounded(ctx, answerTimeout)
 	defer cancel()
 	current, err := q.current(ctx, r)
 	if err != nil || !current {
-		return err
+		return false, err
 	}
 	if _, err := q.nc.RequestWithContext(ctx, r.ack, word); err != nil {
 		if errors.Is(err, natsgo.ErrNoResponders) || errors.Is(err, natsgo.ErrReconnectBufExceeded) {
-			return retryproof.Refused(retryproof.CodeUnavailable, "no server took the acknowledgement", err)
+			return false, retryproof.Refused(retryproof.CodeUnavailable, "no server took the acknowledgement", err)
 		}
-		return unknown("the server did not confirm the acknowledgement", err)
+		return false, unknown("the server did not confirm the acknowledgement", err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,7 +97,7 @@ func (q *Queue) settle(ctx context.Context, d queue.Delivery, word []byte, delay
 		l.dueAt = time.Now().Add(delay)
 	}
 	q.broadcast()
-	return nil
+	return true, nil
 }
 
 // current reports whether the receipt's delivery is still the newest of its lane

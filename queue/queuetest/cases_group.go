@@ -226,7 +226,7 @@ func (r *run) workOnce(ctx context.Context, c *crowd) {
 		if again {
 			err = r.q.Retry(ctx, d, 0)
 		} else {
-			err = r.q.Finish(ctx, d)
+			_, err = r.q.Finish(ctx, d)
 		}
 		if err != nil {
 			r.Errorf("settling %q: got error %v, want nil", d.ID, err)

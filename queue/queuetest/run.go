@@ -85,8 +85,16 @@ func (r *run) receive(limit int) []queue.Delivery {
 
 func (r *run) finish(d queue.Delivery) {
 	r.Helper()
-	if err := r.q.Finish(context.Background(), d); err != nil {
-		r.Fatalf("Finish(%q): got error %v, want nil", d.ID, err)
+	if deleted, err := r.q.Finish(context.Background(), d); !deleted || err != nil {
+		r.Fatalf("Finish(%q): got %v and error %v, want it deleted", d.ID, deleted, err)
+	}
+}
+
+// finishTooLate finishes with a receipt that is no longer current.
+func (r *run) finishTooLate(d queue.Delivery) {
+	r.Helper()
+	if deleted, err := r.q.Finish(context.Background(), d); deleted || err != nil {
+		r.Fatalf("Finish(%q) with an old receipt: got %v and error %v, want false", d.ID, deleted, err)
 	}
 }
 

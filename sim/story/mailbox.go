@@ -129,8 +129,11 @@ func (b *mailbox) parse(p *sim.Process, c clock.Clock, n int) {
 		if n < parses {
 			st.w.KillRunning("before the job is deleted")
 		}
-		st.note(b.queue.Finish(context.WithoutCancel(background), got[0]))
-		st.say("queue", tag, "finish", "the job is deleted")
+		deleted, err := b.queue.Finish(context.WithoutCancel(background), got[0])
+		st.note(err)
+		if deleted {
+			st.say("queue", tag, "finish", "the job is deleted")
+		}
 	})
 }
 

@@ -84,12 +84,12 @@ func (q notedQueue) Receive(ctx context.Context, limit int) ([]queue.Delivery, e
 	return got, err
 }
 
-func (q notedQueue) Finish(ctx context.Context, d queue.Delivery) error {
-	err := q.Queue.Finish(ctx, d)
-	if err == nil {
+func (q notedQueue) Finish(ctx context.Context, d queue.Delivery) (bool, error) {
+	deleted, err := q.Queue.Finish(ctx, d)
+	if deleted {
 		q.st.say("queue", q.st.tags[q.p.Name], "finish", "the message is deleted")
 	}
-	return err
+	return deleted, err
 }
 
 type notedPush struct {

@@ -56,7 +56,7 @@ func finishAll(t testing.TB, q *nats.Queue, n int) []string {
 			return false
 		}
 		for _, d := range ds {
-			if err := q.Finish(t.Context(), d); err != nil {
+			if _, err := q.Finish(t.Context(), d); err != nil {
 				t.Fatal(err)
 			}
 			got = append(got, d.ID)
@@ -239,7 +239,7 @@ func TestTwoProcessesShareTheWorkAndKeepTheOrder(t *testing.T) {
 			for _, d := range ds {
 				got = append(got, d.ID)
 				// The other process finishes it: a receipt is not bound to a connection.
-				if err := map[bool]*nats.Queue{true: b, false: a}[q == a].Finish(t.Context(), d); err != nil {
+				if _, err := map[bool]*nats.Queue{true: b, false: a}[q == a].Finish(t.Context(), d); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -284,7 +284,7 @@ func TestFinishedMessagesAreRemovedAfterTheWindowAndOthersStay(t *testing.T) {
 	if len(held) != 1 || held[0].ID != "kept" {
 		t.Fatalf("delivered: got %v, want the message that was not finished", held)
 	}
-	if err := q.Finish(t.Context(), held[0]); err != nil {
+	if _, err := q.Finish(t.Context(), held[0]); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the last message to be removed", func() bool { return stored() == 0 })
@@ -312,7 +312,7 @@ func TestReceiptOfAnotherQueueIsRefused(t *testing.T) {
 	srv := start(t, embedded.Config{Dir: t.TempDir()})
 	q := dial(t, srv, nats.Config{})
 	for _, r := range []string{"", "x", "1 1 retryproof.events.g", "1 1 $JS.ACK.OTHER.lane-1.1.1.1.1.1", "99 1 $JS.ACK.RETRYPROOF_EVENTS.lane-99.1.1.1.1.1", "1 1 $JS.ACK.RETRYPROOF_EVENTS.lane-1.>"} {
-		err := q.Finish(t.Context(), queue.Delivery{Receipt: r})
+		_, err := q.Finish(t.Context(), queue.Delivery{Receipt: r})
 		if got, want := retryproof.CodeOf(err), retryproof.CodeInvalid; got != want {
 			t.Errorf("Finish(%q): got %v, want code %q", r, err, want)
 		}

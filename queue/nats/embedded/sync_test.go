@@ -155,7 +155,7 @@ func receiveRound(b *testing.B, q *nats.Queue, receivers, want int) int {
 					return
 				}
 				for _, d := range ds {
-					if err := q.Finish(b.Context(), d); err != nil {
+					if _, err := q.Finish(b.Context(), d); err != nil {
 						b.Error(err)
 						return
 					}

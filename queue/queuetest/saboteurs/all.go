@@ -102,7 +102,7 @@ func forgetsOnFinish(q queue.Queue) queue.Queue {
 		m.ID = fmt.Sprintf("%s#%d", m.ID, n)
 		return m
 	})
-	h.finish = func(ctx context.Context, d queue.Delivery) error {
+	h.finish = func(ctx context.Context, d queue.Delivery) (bool, error) {
 		n, _ := lives.get(d.ID)
 		lives.put(d.ID, n+1)
 		return q.Finish(ctx, d)
@@ -174,7 +174,7 @@ func wrongAboutGroups() []Saboteur {
 					again := d.Message
 					again.ID = fmt.Sprintf("%s again %d", d.ID, n.Add(1))
 					names.put(again.ID, d.ID)
-					if err := q.Finish(ctx, d); err != nil {
+					if _, err := q.Finish(ctx, d); err != nil {
 						return err
 					}
 					return q.Send(ctx, again)
@@ -196,7 +196,7 @@ func deliversTheNextToo(q queue.Queue) queue.Queue {
 		if err != nil || len(ds) != 1 || limit < 2 {
 			return ds, err
 		}
-		if err := q.Finish(ctx, ds[0]); err != nil {
+		if _, err := q.Finish(ctx, ds[0]); err != nil {
 			return nil, err
 		}
 		more, err := q.Receive(ctx, 1)
@@ -210,8 +210,31 @@ func wrongAboutReceipts() []Saboteur {
 		configured("an unfinished message comes again too early", "UnfinishedMessageComesAgainAfterTheTimeout", func(c *memory.Config) { c.Visibility = c.Visibility * 9 / 10 }),
 		wrapped("a stale receipt finishes the message", "StaleReceiptChangesNothing", func(q queue.Queue) queue.Queue {
 			h := newest(q)
-			h.hooks.finish = func(ctx context.Context, d queue.Delivery) error { return q.Finish(ctx, h.of(d)) }
+			h.hooks.finish = func(ctx context.Context, d queue.Delivery) (bool, error) { return q.Finish(ctx, h.of(d)) }
 			return h
+		}),
+		wrapped("a finish that changed nothing says that it deleted", "StaleReceiptChangesNothing", func(q queue.Queue) queue.Queue {
+			return &hooks{Queue: q, finish: func(ctx context.Context, d queue.Delivery) (bool, error) {
+				_, err := q.Finish(ctx, d)
+				return err == nil, err
+			}}
+		}),
+		wrapped("every finish of a delivery says that it deleted", "UsedReceiptChangesNothing", func(q queue.Queue) queue.Queue {
+			var deleted lockedMap[string, bool]
+			return &hooks{Queue: q, finish: func(ctx context.Context, d queue.Delivery) (bool, error) {
+				ok, err := q.Finish(ctx, d)
+				if ok {
+					deleted.put(d.Receipt, true)
+				}
+				before, _ := deleted.get(d.Receipt)
+				return before, err
+			}}
+		}),
+		wrapped("a finish never says that it deleted", "FinishedMessageNeverComesAgain", func(q queue.Queue) queue.Queue {
+			return &hooks{Queue: q, finish: func(ctx context.Context, d queue.Delivery) (bool, error) {
+				_, err := q.Finish(ctx, d)
+				return false, err
+			}}
 		}),
 		wrapped("a stale receipt makes the message due", "StaleReceiptChangesNothing", func(q queue.Queue) queue.Queue {
 			h := newest(q)
@@ -222,16 +245,16 @@ func wrongAboutReceipts() []Saboteur {
 		}),
 		wrapped("a used receipt is an error", "UsedReceiptChangesNothing", func(q queue.Queue) queue.Queue {
 			var used lockedMap[string, bool]
-			return &hooks{Queue: q, finish: func(ctx context.Context, d queue.Delivery) error {
+			return &hooks{Queue: q, finish: func(ctx context.Context, d queue.Delivery) (bool, error) {
 				if _, ok := used.get(d.Receipt); ok {
-					return retryproof.Refused(retryproof.CodeNotFound, "no such receipt", nil)
+					return false, retryproof.Refused(retryproof.CodeNotFound, "no such receipt", nil)
 				}
 				used.put(d.Receipt, true)
 				return q.Finish(ctx, d)
 			}}
 		}),
 		wrapped("finish does nothing", "FinishedMessageNeverComesAgain", func(q queue.Queue) queue.Queue {
-			return &hooks{Queue: q, finish: func(context.Context, queue.Delivery) error { return nil }}
+			return &hooks{Queue: q, finish: func(context.Context, queue.Delivery) (bool, error) { return true, nil }}
 		}),
 		wrapped("retry ignores the delay", "RetryDelaysTheGroup", func(q queue.Queue) queue.Queue {
 			return &hooks{Queue: q, retry: func(ctx context.Context, d queue.Delivery, _ time.Duration) error {

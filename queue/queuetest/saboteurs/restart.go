@@ -54,7 +54,7 @@ func restarting(carryOver func(fresh queue.Queue, unfinished []queue.Message) er
 					kept = append(kept, m)
 					return inner.Send(ctx, m)
 				},
-				finish: func(ctx context.Context, d queue.Delivery) error {
+				finish: func(ctx context.Context, d queue.Delivery) (bool, error) {
 					mu.Lock()
 					defer mu.Unlock()
 					for i, m := range kept {

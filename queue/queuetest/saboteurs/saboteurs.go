@@ -73,7 +73,7 @@ type hooks struct {
 	queue.Queue
 	send    func(ctx context.Context, m queue.Message) error
 	receive func(ctx context.Context, limit int) ([]queue.Delivery, error)
-	finish  func(ctx context.Context, d queue.Delivery) error
+	finish  func(ctx context.Context, d queue.Delivery) (bool, error)
 	retry   func(ctx context.Context, d queue.Delivery, delay time.Duration) error
 }
 
@@ -91,7 +91,7 @@ func (h *hooks) Receive(ctx context.Context, limit int) ([]queue.Delivery, error
 	return h.Queue.Receive(ctx, limit)
 }
 
-func (h *hooks) Finish(ctx context.Context, d queue.Delivery) error {
+func (h *hooks) Finish(ctx context.Context, d queue.Delivery) (bool, error) {
 	if h.finish != nil {
 		return h.finish(ctx, d)
 	}
