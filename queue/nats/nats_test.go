@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,19 +138,6 @@ func TestEventIDIsTheDedupIDAsItIs(t *testing.T) {
 		if got := headerValue(id); got != id {
 			t.Errorf("got %q, want %q", got, id)
 		}
-	}
-}
-
-func TestOnlyMessagesOlderThanTheWindowMayBeTrimmed(t *testing.T) {
-	t.Parallel()
-	var tr trimmer
-	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	var got []uint64
-	for i := range 7 { // every 100 s another 10 messages, window 300 s
-		got = append(got, tr.old(start.Add(time.Duration(i)*100*time.Second), 300*time.Second, uint64(10*i)))
-	}
-	if want := []uint64{0, 0, 0, 0, 0, 10, 20}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

@@ -102,6 +102,10 @@ func streamIsFull(err error) bool {
 		(api.Description == "maximum bytes exceeded" || api.Description == "maximum messages exceeded")
 }
 
+func unavailable(message string, err error) error {
+	return retryproof.Refused(retryproof.CodeUnavailable, message, err)
+}
+
 func unknown(message string, err error) error {
 	return &retryproof.Error{Outcome: retryproof.Unknown, Code: retryproof.CodeUnknown, Message: message, Err: err}
 }
