@@ -13,6 +13,8 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -45,14 +47,44 @@ type Config struct {
 	Clock clock.Clock
 	// Rand makes jitter. Defaults to entropy.System().
 	Rand entropy.Source
-	// Log gets one line when a step begins to fail and one when it works again.
-	// Defaults to slog.Default().
+	// Log gets one line when a step begins to fail and one when it works again: when
+	// it did something without an error, or has not failed for 2 min. A step that
+	// finds nothing to do proves nothing: what failed may only be waiting for its next
+	// try. Defaults to slog.Default().
 	Log *slog.Logger
 }
 
+// Validate returns everything that is wrong with the loop at once.
+func (l Loop) Validate() error {
+	var errs []error
+	if l.Step == nil {
+		errs = append(errs, fmt.Errorf("worker: loop %q has no Step", l.Name))
+	}
+	if l.Idle < 0 || l.MaxBackoff < 0 {
+		errs = append(errs, fmt.Errorf("worker: Idle %v and MaxBackoff %v of loop %q must not be negative", l.Idle, l.MaxBackoff, l.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// Validate returns what is wrong with the configuration.
+func (c Config) Validate() error {
+	if c.Grace < 0 {
+		return fmt.Errorf("worker: Grace %v must not be negative", c.Grace)
+	}
+	return nil
+}
+
 // Run calls the loops' steps, each loop in its own goroutine, until ctx ends; then
-// it waits for running steps and returns.
+// it waits for running steps and returns. It panics, before any step, when Validate of
+// the configuration or of a loop has an error.
 func Run(ctx context.Context, config Config, loops ...Loop) {
+	wrong := []error{config.Validate()}
+	for _, l := range loops {
+		wrong = append(wrong, l.Validate())
+	}
+	if err := errors.Join(wrong...); err != nil {
+		panic(err)
+	}
 	if config.Grace == 0 {
 		config.Grace = 10 * time.Second
 	}
@@ -86,6 +118,11 @@ func Run(ctx context.Context, config Config, loops ...Loop) {
 	running.Wait()
 }
 
+// calm is how long a step has not failed when it counts as working again although it
+// did nothing. It is longer than what failed waits for its next try, which for the steps
+// of this module is a minute.
+const calm = 2 * time.Minute
+
 // run calls the step until ctx ends.
 func (l Loop) run(ctx, stepCtx context.Context, config Config) {
 	if l.Idle == 0 {
@@ -95,15 +132,17 @@ func (l Loop) run(ctx, stepCtx context.Context, config Config) {
 		l.MaxBackoff = 10 * time.Second
 	}
 	failures, idleFailures := 0, 0
+	var failedAt time.Time
 	for ctx.Err() == nil {
 		n, err := l.call(stepCtx)
 		pause := time.Duration(0)
 		switch {
 		case err != nil:
+			failedAt = config.Clock.Now()
 			if failures++; failures == 1 {
 				config.Log.Warn("a step fails and is tried again", "loop", l.Name, "error", err)
 			}
-		case failures > 0:
+		case failures > 0 && (n > 0 || config.Clock.Now().Sub(failedAt) >= calm):
 			config.Log.Info("a step works again", "loop", l.Name, "after_failures", failures)
 			failures = 0
 		}

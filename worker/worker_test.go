@@ -142,6 +142,96 @@ level=INFO msg="a step works again" loop=relay after_failures=1
 	})
 }
 
+// logged returns what a run logs, one "level message" a line.
+func logged(at *[]time.Duration, ctx context.Context, stop context.CancelFunc, idle time.Duration, script ...func() (int, error)) string {
+	var log bytes.Buffer
+	config := quiet()
+	config.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key != slog.MessageKey && a.Key != slog.LevelKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	worker.Run(ctx, config, worker.Loop{Step: recorder(at, stop, script...), Idle: idle})
+	return log.String()
+}
+
+const (
+	fails = "level=WARN msg=\"a step fails and is tried again\"\n"
+	works = "level=INFO msg=\"a step works again\"\n"
+)
+
+func TestAnIdleStepDoesNotSayThatItWorksAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		putBack := func() (int, error) { return 1, errors.New("the message failed") }
+		var script []func() (int, error)
+		for range 5 { // a message that waits a minute for each try, and nothing else to do
+			script = append(append(script, putBack), slices.Repeat([]func() (int, error){did(0)}, 60)...)
+		}
+		var at []time.Duration
+		if got := logged(&at, ctx, stop, time.Second, append(script, did(1))...); got != fails+works {
+			t.Errorf("got\n%s\nwant\n%s", got, fails+works)
+		}
+	})
+}
+
+func TestAnIdleStepThatHasNotFailedForLongWorksAgain(t *testing.T) {
+	t.Parallel()
+	for calls, want := range map[int]string{119: fails, 120: fails + works} { // order: each has a run of its own; one more call ends it
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			var at []time.Duration
+			script := append([]func() (int, error){failed}, slices.Repeat([]func() (int, error){did(0)}, calls-1)...)
+			if got := logged(&at, ctx, stop, time.Second, script...); got != want {
+				t.Errorf("%d calls: got\n%s\nwant\n%s", calls, got, want)
+			}
+		})
+	}
+}
+
+func TestAPauseAfterAnErrorIsBoundedAlsoWhenTheIdlePauseIsLonger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var at []time.Duration
+		worker.Run(ctx, quiet(), worker.Loop{Step: recorder(&at, stop, failed, failed, did(0)), Idle: time.Minute})
+		want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 80 * time.Second}
+		if !slices.Equal(at, want) {
+			t.Errorf("got calls at %v, want %v", at, want)
+		}
+	})
+}
+
+func TestSettingsThatCannotWorkAreRefusedBeforeAnyStep(t *testing.T) {
+	t.Parallel()
+	called := false
+	step := func(context.Context) (int, error) { called = true; return 0, nil }
+	for _, bad := range []struct {
+		config worker.Config
+		loop   worker.Loop
+		want   string
+	}{
+		{worker.Config{Grace: -1}, worker.Loop{Step: step}, "Grace"},
+		{worker.Config{}, worker.Loop{Step: step, Idle: -1}, "Idle"},
+		{worker.Config{}, worker.Loop{Step: step, MaxBackoff: -1}, "MaxBackoff"},
+		{worker.Config{}, worker.Loop{}, "Step"},
+	} {
+		func() {
+			defer func() {
+				if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), bad.want) {
+					t.Errorf("%+v: got %v, want a panic about %s", bad, err, bad.want)
+				}
+			}()
+			worker.Run(t.Context(), bad.config, worker.Loop{Step: step}, bad.loop)
+		}()
+	}
+	if called {
+		t.Error("a step was called")
+	}
+}
+
 func TestDrainLetsARunningStepFinish(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
