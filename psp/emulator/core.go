@@ -126,9 +126,11 @@ type Core struct {
 	signer *signer
 
 	mu       sync.Mutex
+	account  string
 	seq      int64 // the last number given out
 	requests int64 // the last request id given out
 	keys     map[string]*keyMemory
+	fresh    []freshKey // those whose answer is kept, in the order of their records
 	intents  map[string]*intent
 	refunds  map[string]*refund
 	events   map[string]*event
@@ -194,10 +196,33 @@ func New(ctx context.Context, cfg Config) (*Core, error) {
 // or forgotten. The caller holds the lock.
 func (c *Core) remembered(key string, now time.Time) *keyMemory {
 	k := c.keys[key]
-	if k == nil || !now.Before(k.FirstUse.Add(c.cfg.KeyMemory)) {
+	if k == nil || k.Status == 0 || !now.Before(k.FirstUse.Add(c.cfg.KeyMemory)) {
 		return nil
 	}
 	return k
+}
+
+// freshKey is a key in the life that began at a time.
+type freshKey struct {
+	key   string
+	since time.Time
+}
+
+// forgetAnswers drops the answers of keys that are forgotten by now; how often a key
+// was new stays. Keys are recorded nearly in the order of their first use; one that is
+// out of order goes a little late. The caller holds the lock.
+func (c *Core) forgetAnswers(now time.Time) {
+	for len(c.fresh) > 0 {
+		oldest := c.fresh[0]
+		if now.Before(oldest.since.Add(c.cfg.KeyMemory)) {
+			return
+		}
+		if k := c.keys[oldest.key]; k.FirstUse.Equal(oldest.since) {
+			// A new one, since a request may be replaying the old one at this moment.
+			c.keys[oldest.key] = &keyMemory{FirstUse: k.FirstUse, Life: k.Life}
+		}
+		c.fresh = c.fresh[1:]
+	}
 }
 
 // lifeOf is which life of the key begins now. The caller holds the lock.

@@ -62,6 +62,7 @@ type record struct {
 	Write   *writeRecord   `json:"write,omitempty"`
 	Webhook *webhookRecord `json:"webhook,omitempty"`
 	Method  *methodRecord  `json:"method,omitempty"`
+	Account *accountRecord `json:"account,omitempty"`
 }
 
 // writeRecord is one executed API write: its effect, the memory of its key and
@@ -118,7 +119,7 @@ func (c *Core) rebuild(b []byte) error {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return fmt.Errorf("emulator: a journal record is broken: %w", err)
 	}
-	if r.Version != recordVersion || (r.Write == nil && r.Webhook == nil && r.Method == nil) {
+	if r.Version != recordVersion || (r.Write == nil && r.Webhook == nil && r.Method == nil && r.Account == nil) {
 		return fmt.Errorf("emulator: a journal record has version %d or an unknown kind; this program reads version %d", r.Version, recordVersion)
 	}
 	c.mu.Lock()
@@ -144,10 +145,15 @@ func (c *Core) apply(r record) {
 	if m := r.Method; m != nil {
 		c.methods[m.Method] = m.DeclineCode
 	}
+	if a := r.Account; a != nil {
+		c.account = a.ID
+	}
 }
 
 func (c *Core) applyWrite(w *writeRecord) {
 	if w.Key != "" {
+		c.forgetAnswers(w.FirstUse)
+		c.fresh = append(c.fresh, freshKey{w.Key, w.FirstUse})
 		c.keys[w.Key] = &keyMemory{FirstUse: w.FirstUse, Fingerprint: w.Fingerprint, Life: w.Life, Status: w.Status, Body: w.Body, said: w.said}
 	}
 	if w.Intent != nil {

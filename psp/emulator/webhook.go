@@ -171,10 +171,12 @@ func (c *Core) announce(k *call, w *writeRecord, kind string, object any, due ti
 
 // RunOnce delivers the webhooks that are due, oldest first, each once. n is how
 // many were received. Those that failed are due again after the backoff; they, and
-// deliveries that could not be recorded, are the error. With no Deliverer it does
-// nothing.
+// deliveries that could not be recorded, are the error, which tells of the first few
+// and counts the others. With no Deliverer it does nothing.
 func (c *Core) RunOnce(ctx context.Context) (n int, err error) {
+	const told = 3
 	var errs []error
+	failed := 0
 	for _, id := range c.due() {
 		if cause := context.Cause(ctx); cause != nil {
 			errs = append(errs, cause)
@@ -182,11 +184,16 @@ func (c *Core) RunOnce(ctx context.Context) (n int, err error) {
 		}
 		ok, err := c.deliver(ctx, id)
 		if err != nil {
-			errs = append(errs, err)
+			if failed++; failed <= told {
+				errs = append(errs, err)
+			}
 		}
 		if ok {
 			n++
 		}
+	}
+	if failed > told {
+		errs = append(errs, fmt.Errorf("emulator: %d more deliveries failed", failed-told))
 	}
 	return n, errors.Join(errs...)
 }
