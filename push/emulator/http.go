@@ -5,12 +5,12 @@ import (
 	"errors"
 	"io"
 	"math"
-	"mime"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/httpkey"
 	"github.com/retryproof/retryproof/push"
 )
 
@@ -88,7 +88,7 @@ func (e *Emulator) ScreenHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			writeProblem(w, http.StatusMethodNotAllowed, retryproof.CodeInvalid, "only GET is allowed here")
+			writeProblem(w, http.StatusMethodNotAllowed, "method-not-allowed", "use GET or HEAD")
 			return
 		}
 		e.serveScreen(w, r.URL.Query().Get("to"))
@@ -156,13 +156,9 @@ func faultsJSON(faults []Fault) []faultJSON {
 	return out
 }
 
-// readJSON reads exactly one JSON object without unknown members. On false it has
-// answered with a problem.
+// readJSON reads exactly one JSON object without unknown members, whatever its
+// Content-Type. On false it has answered with a problem.
 func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		writeProblem(w, http.StatusUnsupportedMediaType, retryproof.CodeInvalid, "the body must be application/json")
-		return false
-	}
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequestBytes))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
@@ -205,11 +201,19 @@ func writeError(w http.ResponseWriter, err error) {
 	writeProblem(w, status, e.Code, e.Error())
 }
 
+// writeProblem answers with a problem document. A code that the problems of this module
+// do not have gets the status' own words for a title.
 func writeProblem(w http.ResponseWriter, status int, code retryproof.Code, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	writeBody(w, status, map[string]any{
-		"type": "about:blank", "title": http.StatusText(status), "status": status, "code": code, "detail": detail,
-	})
+	p := httpkey.ProblemOf(retryproof.Refused(code, detail, nil))
+	if p.Code != code {
+		p.Type, p.Code, p.Title = httpkey.ProblemBase+string(code), code, http.StatusText(status)
+	}
+	p.Status, p.RetryAfter = status, 0
+	if seconds, err := strconv.Atoi(w.Header().Get("Retry-After")); err == nil {
+		p.RetryAfter = seconds
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	p.Write(w)
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
