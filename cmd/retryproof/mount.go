@@ -18,34 +18,42 @@ import (
 
 // mount joins the API, the phone page and, with the demo buyers, what lies outside.
 func (c *serveCommand) mount(system *payments.System, o *outside, metrics *promMetrics, tokens tokenList) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/payments", system.Handler())
-	mux.Handle("/payments/", system.Handler())
-	mux.Handle("/merchants/", system.Handler())
-	mux.Handle("/webhooks/", system.Handler())
-	mux.Handle("/operator/", system.Handler())
-	mux.Handle("/devices/", system.Handler())
-	mux.Handle("/healthz", system.Handler())
-	mux.Handle("/readyz", system.Handler())
-	mux.Handle("GET /metrics", metrics.handler())
-	if tokens.demo { // loopback only, checked at start
-		mux.Handle("/", web.Handler(web.Config{}))
-		mux.HandleFunc("GET /story/branches", listStory)
-		mux.HandleFunc("GET /story/run", newStoryView().run)
-		if o.phones != nil {
-			mux.Handle("GET /phone/screen", tokens.ownScreen(o.phones.ScreenHandler()))
-			mux.Handle("/outside/push/", http.StripPrefix("/outside/push", o.phones.Handler()))
-		}
-		if o.emulated {
-			mux.Handle("GET /phone/faults", o.serveFaults(c.Deadline))
-			mux.Handle("POST /phone/faults", o.serveFaults(c.Deadline))
-			mux.Handle("/outside/psp/", http.StripPrefix("/outside/psp", o.pspControl))
-		}
+	mux, rest := http.NewServeMux(), http.NewServeMux()
+	for _, pattern := range []string{"/payments", "/payments/", "/merchants/", "/webhooks/", "/operator/", "/devices/", "/healthz", "/readyz"} {
+		mux.Handle(pattern, system.Handler())
 	}
+	var pages http.Handler
 	if tokens.demo {
-		return onlyThisMachine(mux)
+		pages = web.Handler(web.Config{})
 	}
-	return mux
+	mux.Handle("/", inProblems(either(rest, pages)))
+	rest.Handle("GET /metrics", metrics.handler())
+	if o.core != nil && o.named && !tokens.demo { // the demo has it all, below
+		rest.Handle("/v1/", o.pspAPI)
+		rest.Handle("/outside/psp/v1/", http.StripPrefix("/outside/psp", o.pspAPI))
+	}
+	if tokens.demo { // loopback only, checked at start
+		c.mountDemo(rest, o, tokens)
+		return onlyThisMachine(onlyCleanPaths(mux))
+	}
+	return onlyCleanPaths(mux)
+}
+
+// mountDemo adds the demo's switches and what lies outside. Stripe's own
+// clients take an address without a path, so the processor is at the root too.
+func (c *serveCommand) mountDemo(mux *http.ServeMux, o *outside, tokens tokenList) {
+	mux.HandleFunc("GET /story/branches", listStory)
+	mux.HandleFunc("GET /story/run", newStoryView().run)
+	if o.phones != nil {
+		mux.Handle("GET /phone/screen", tokens.ownScreen(o.screens()))
+		mux.Handle("/outside/push/", http.StripPrefix("/outside/push", o.pushAPI()))
+	}
+	if o.core != nil {
+		mux.Handle("GET /phone/faults", o.serveFaults(c.Deadline))
+		mux.Handle("POST /phone/faults", o.serveFaults(c.Deadline))
+		mux.Handle("/outside/psp/", http.StripPrefix("/outside/psp", o.pspControl))
+		mux.Handle("/v1/", o.pspAPI)
+	}
 }
 
 // onlyThisMachine refuses requests that a page from elsewhere made this machine's
@@ -57,15 +65,20 @@ func onlyThisMachine(next http.Handler) http.Handler {
 			host = r.Host
 		}
 		if !loopback(host) || foreign(r) {
-			http.Error(w, "the demo answers to this machine's own pages only", http.StatusForbidden)
+			refuse(w, retryproof.CodeForbidden, "the demo answers to this machine's own pages only")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// foreign reports that a browser says that another site's page sent the request.
+// foreign reports that a browser says that another site's page sent the request. To
+// follow a link that is there is no harm.
 func foreign(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		return !reads || r.Header.Get("Sec-Fetch-Mode") != "navigate"
+	}
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		return false

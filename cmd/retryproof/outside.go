@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/entropy"
 	"github.com/retryproof/retryproof/notify"
@@ -27,16 +29,19 @@ import (
 // provider with its phones. Each keeps a file of its own and is called over HTTP,
 // so that killing this process takes nothing from them.
 type outside struct {
-	psp      payments.PSP
-	lister   payments.Lister
-	push     notify.Sender
-	emulated bool
-	// core and pspControl are nil with a real processor.
-	core       *pspemulator.Core
-	pspControl http.Handler
-	phones     *pushemulator.Emulator
-	loops      []worker.Loop
-	closers    []func() error
+	psp    payments.PSP
+	lister payments.Lister
+	push   notify.Sender
+	// core is nil with a real processor, and so are its HTTP sides: pspControl, where
+	// faults are set without a key, and pspAPI, where everything needs it. named says
+	// that others know the key too, from the environment.
+	core               *company[*pspemulator.Core]
+	pspControl, pspAPI http.Handler
+	named              bool
+	// phones is nil with another's push provider.
+	phones  *company[*pushemulator.Emulator]
+	loops   []worker.Loop
+	closers []func() error
 }
 
 func (o *outside) close() error {
@@ -47,7 +52,10 @@ func (o *outside) close() error {
 	return errors.Join(errs...)
 }
 
-func openOutside(ctx context.Context, c *serveCommand, log *slog.Logger, address string) (*outside, error) {
+// openOutside opens the companies that are not given by URL, in the folder of --data.
+// Those that need more than wakeUp for their files are ready later; failed then tells
+// what became of it.
+func openOutside(ctx context.Context, c *serveCommand, hops payments.Hops, log *slog.Logger, address string) (*outside, error) {
 	o := &outside{}
 	var err error
 	if c.Push == "" {
@@ -57,15 +65,38 @@ func openOutside(ctx context.Context, c *serveCommand, log *slog.Logger, address
 	}
 	if err == nil {
 		if c.PSP == "" {
-			err = o.openEmulator(ctx, filepath.Join(c.Data, "psp.db"), log, address)
+			err = o.openEmulator(ctx, c.Data, hops, log, address)
 		} else {
 			err = o.openStripe(c.PSP)
+		}
+	}
+	if err == nil {
+		over := time.After(wakeUp)
+		if o.core != nil {
+			err = o.core.wait(over)
+		}
+		if o.phones != nil {
+			err = errors.Join(err, o.phones.wait(over))
 		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, o.close())
 	}
 	return o, nil
+}
+
+// failed waits until every company has read its file or one could not.
+func (o *outside) failed() error {
+	if o.core != nil {
+		if <-o.core.ready; o.core.err != nil {
+			return o.core.err
+		}
+	}
+	if o.phones != nil {
+		<-o.phones.ready
+		return o.phones.err
+	}
+	return nil
 }
 
 // openStripe uses a processor that speaks Stripe's API, with keys from the
@@ -76,13 +107,19 @@ func (o *outside) openStripe(base string) error {
 		return misuse{errors.New("--psp needs STRIPE_API_KEY and STRIPE_WEBHOOK_SECRET in the environment")}
 	}
 	client, err := stripe.New(stripe.Config{BaseURL: base, APIKey: key, WebhookSecret: secret})
+	if err != nil {
+		return misuse{fmt.Errorf("--psp, with STRIPE_API_KEY: %w", err)}
+	}
 	o.psp, o.lister = client, client
-	return err
+	return nil
 }
 
 // openEmulator starts the embedded processor on a port of its own and talks to it
 // as to Stripe.
-func (o *outside) openEmulator(ctx context.Context, path string, log *slog.Logger, address string) error {
+func (o *outside) openEmulator(ctx context.Context, dir string, hops payments.Hops, log *slog.Logger, address string) error {
+	path := filepath.Join(dir, "psp.db")
+	_, err := os.Stat(path)
+	wasThere := err == nil
 	journal, err := sqlite.OpenJournal(ctx, path)
 	if err != nil {
 		return fmt.Errorf("the processor's file: %w", err)
@@ -91,27 +128,51 @@ func (o *outside) openEmulator(ctx context.Context, path string, log *slog.Logge
 	// Fresh secrets for each start: what is not delivered yet is signed anew. With
 	// secrets in the environment other processes can use this processor too.
 	key, secret := os.Getenv("STRIPE_API_KEY"), os.Getenv("STRIPE_WEBHOOK_SECRET")
+	o.named = key != ""
 	if key == "" {
 		key = "sk_test_" + entropy.Token(entropy.System())
 	}
 	if secret == "" {
 		secret = "whsec_" + entropy.Token(entropy.System())
 	}
-	o.core, err = pspemulator.New(ctx, pspemulator.Config{Clock: clock.System(), Journal: journal, WebhookSecret: secret,
-		Deliverer: pspemulator.HTTPDeliverer{URL: address + "/webhooks/psp"}})
-	if err != nil {
-		return fmt.Errorf("the processor's file: %w", err)
+	core, stop := wake(ctx, func(ctx context.Context) (*pspemulator.Core, error) {
+		core, err := pspemulator.New(ctx, pspemulator.Config{Clock: clock.System(), Journal: journal, WebhookSecret: secret,
+			Deliverer: pspemulator.HTTPDeliverer{URL: address + "/webhooks/psp"}})
+		if err != nil {
+			return nil, fmt.Errorf("the processor's file: %w", err)
+		}
+		if err := nameProcessor(ctx, core, dir, wasThere); err != nil {
+			return nil, err
+		}
+		return core, chargedBy(ctx, hops, core.Account(), dir)
+	})
+	o.core = core
+	o.closers = append(o.closers, stop)
+	serving := func(config pspemulator.HandlerConfig) http.Handler {
+		return core.handler(func(c *pspemulator.Core) http.Handler { return pspemulator.NewHandler(c, config) }, stillReadingStripe)
 	}
-	base, err := o.listen(pspemulator.NewHandler(o.core, pspemulator.HandlerConfig{APIKey: key}), log)
+	o.pspAPI = serving(pspemulator.HandlerConfig{APIKey: key})
+	o.pspControl = serving(pspemulator.HandlerConfig{APIKey: key, ControlWithoutKey: true})
+	base, err := o.listen(o.pspAPI, log)
 	if err != nil {
 		return err
 	}
-	o.pspControl = pspemulator.NewHandler(o.core, pspemulator.HandlerConfig{APIKey: key, ControlWithoutKey: true})
-	o.loops = append(o.loops, worker.Loop{Name: "processor's webhooks", Step: o.core.RunOnce, Idle: 50 * time.Millisecond})
-	o.emulated = true
+	o.loops = append(o.loops, worker.Loop{Name: "processor's webhooks", Step: o.sendWebhooks, Idle: 50 * time.Millisecond})
 	client, err := stripe.New(stripe.Config{BaseURL: base, APIKey: key, WebhookSecret: secret})
+	if err != nil {
+		return misuse{fmt.Errorf("STRIPE_API_KEY: %w", err)}
+	}
 	o.psp, o.lister = client, client
-	return err
+	return nil
+}
+
+// sendWebhooks is a step of the processor's.
+func (o *outside) sendWebhooks(ctx context.Context) (int, error) {
+	core, ok := o.core.awake()
+	if !ok {
+		return 0, nil
+	}
+	return core.RunOnce(ctx)
 }
 
 // openPush starts the embedded push provider on a port of its own.
@@ -121,13 +182,28 @@ func (o *outside) openPush(ctx context.Context, path string, log *slog.Logger) e
 		return fmt.Errorf("the push provider's file: %w", err)
 	}
 	o.closers = append(o.closers, journal.Close)
-	o.phones, err = pushemulator.New(ctx, pushemulator.Config{Clock: clock.System(), Journal: journal})
-	if err != nil {
-		return fmt.Errorf("the push provider's file: %w", err)
-	}
-	base, err := o.listen(o.phones.Handler(), log)
+	phones, stop := wake(ctx, func(ctx context.Context) (*pushemulator.Emulator, error) {
+		phones, err := pushemulator.New(ctx, pushemulator.Config{Clock: clock.System(), Journal: journal})
+		if err != nil {
+			return nil, fmt.Errorf("the push provider's file: %w", err)
+		}
+		return phones, nil
+	})
+	o.phones = phones
+	o.closers = append(o.closers, stop)
+	base, err := o.listen(o.pushAPI(), log)
 	o.push = &pushemulator.Client{BaseURL: base}
 	return err
+}
+
+// pushAPI is the push provider over HTTP.
+func (o *outside) pushAPI() http.Handler {
+	return o.phones.handler((*pushemulator.Emulator).Handler, stillReading)
+}
+
+// screens is one phone's screen over HTTP.
+func (o *outside) screens() http.Handler {
+	return o.phones.handler((*pushemulator.Emulator).ScreenHandler, stillReading)
 }
 
 // listen serves an outside company on a free loopback port.
@@ -142,35 +218,6 @@ func (o *outside) listen(h http.Handler, log *slog.Logger) (string, error) {
 	return "http://" + listener.Addr().String(), nil
 }
 
-// belongsTo refuses a ledger whose cards were charged by another emulated
-// processor: this one has never seen its keys, and would charge again what the
-// resolver repeats. The ledger remembers the processor beside the hop counts.
-func (o *outside) belongsTo(ctx context.Context, hops payments.Hops, dir string) error {
-	if !o.emulated {
-		return nil
-	}
-	path := filepath.Join(dir, "psp.id")
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		text = []byte(entropy.Token(entropy.System()))
-		err = os.WriteFile(path, text, 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("--data: %w", err)
-	}
-	const processor, hop = "processor", "identity"
-	known, err := hops.Sightings(ctx, processor)
-	if err != nil {
-		return fmt.Errorf("--store: %w", err)
-	}
-	for _, k := range known {
-		if k.Hop == hop && k.What != string(text) {
-			return misuse{fmt.Errorf("the ledger's cards were charged by the emulated processor of another --data folder than %s: use that folder, or that processor by --psp http://…/outside/psp and --push http://…/outside/push", dir)}
-		}
-	}
-	return hops.AddSightings(ctx, []payments.Sighting{{PaymentID: processor, Hop: hop, What: string(text), N: 1, At: clock.System().Now()}})
-}
-
 // phoneFaults are the switches of the phone page that concern the processor.
 type phoneFaults struct {
 	// LosePSPReply cuts the connection after every charge.
@@ -182,28 +229,39 @@ type phoneFaults struct {
 // serveFaults reads or sets the switches.
 func (o *outside) serveFaults(deadline time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		core, ok := o.core.awake()
+		if !ok {
+			stillReading(w, r)
+			return
+		}
 		if r.Method == http.MethodPost {
 			var f phoneFaults
 			body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10))
 			body.DisallowUnknownFields()
-			if err := body.Decode(&f); err != nil {
-				http.Error(w, "the switches are lose_psp_reply and slow, true or false", http.StatusBadRequest)
+			err := body.Decode(&f)
+			if err == nil {
+				if _, more := body.Token(); !errors.Is(more, io.EOF) {
+					err = errors.New("there is something behind the object")
+				}
+			}
+			if err != nil {
+				refuse(w, retryproof.CodeInvalid, "the switches are lose_psp_reply and slow, true or false")
 				return
 			}
-			if err := o.setFaults(f, deadline); err != nil {
-				http.Error(w, err.Error(), http.StatusBadRequest)
+			if err := setFaults(core, f, deadline); err != nil {
+				refuse(w, retryproof.CodeInvalid, err.Error())
 				return
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(o.faults())
+		_ = json.NewEncoder(w).Encode(faultsOf(core))
 	})
 }
 
 // setFaults replaces the processor's script.
-func (o *outside) setFaults(f phoneFaults, deadline time.Duration) error {
-	o.core.ClearFaults()
+func setFaults(core *pspemulator.Core, f phoneFaults, deadline time.Duration) error {
+	core.ClearFaults()
 	var faults []pspemulator.Fault
 	if f.LosePSPReply {
 		faults = append(faults, pspemulator.Fault{Operation: "charge", Do: pspemulator.LoseReply, Always: true})
@@ -211,12 +269,12 @@ func (o *outside) setFaults(f phoneFaults, deadline time.Duration) error {
 	if f.Slow {
 		faults = append(faults, pspemulator.Fault{Operation: "charge", Do: pspemulator.Delay, By: deadline + time.Second, Always: true, When: "after"})
 	}
-	return o.core.AddFaults(faults...)
+	return core.AddFaults(faults...)
 }
 
-func (o *outside) faults() phoneFaults {
+func faultsOf(core *pspemulator.Core) phoneFaults {
 	var f phoneFaults
-	for _, fault := range o.core.Faults() {
+	for _, fault := range core.Faults() {
 		switch fault.Do {
 		case pspemulator.LoseReply:
 			f.LosePSPReply = true

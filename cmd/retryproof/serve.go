@@ -39,6 +39,14 @@ type serveCommand struct {
 	LogLevel  string        `name:"log-level" help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
 }
 
+// maxLoops bounds --workers and --relays: more of them only wait for each other, and a
+// typing error should not take all memory.
+const maxLoops = 1000
+
+// minWork is the shortest --deadline and --margin. Below it not even a healthy ledger
+// answers in time, and every payment would be refused.
+const minWork = 100 * time.Millisecond
+
 // demoOpening is what the demo merchants start with, in cents.
 var demoOpening = []struct {
 	merchant string
@@ -96,15 +104,26 @@ func (c *serveCommand) check() error {
 		name  string
 		value time.Duration
 	}{{"deadline", c.Deadline}, {"margin", c.Margin}, {"answer-ttl", c.AnswerTTL}} {
-		if f.value <= 0 {
+		switch {
+		case f.value <= 0:
 			errs = append(errs, fmt.Errorf("--%s %v must be positive", f.name, f.value))
+		case f.value < minWork:
+			errs = append(errs, fmt.Errorf("--%s ≥ %v fails: %v", f.name, minWork, f.value))
 		}
 	}
-	if c.Workers < 1 || c.Relays < 1 {
-		errs = append(errs, errors.New("--workers and --relays must be 1 or more"))
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"workers", c.Workers}, {"relays", c.Relays}} {
+		if n.value < 1 || n.value > maxLoops {
+			errs = append(errs, fmt.Errorf("--%s %d must be 1 to %d", n.name, n.value, maxLoops))
+		}
 	}
 	if c.Queue == "memory" && c.Store != "memory" {
 		errs = append(errs, errors.New("--queue memory forgets its messages when the process ends, and a durable --store would have deleted their events: give --store memory too, or a durable queue"))
+	}
+	if c.Store == "memory" && c.Queue != "memory" {
+		errs = append(errs, errors.New("--store memory forgets its payments when the process ends, and a durable --queue remembers their events and would drop those of the next ones: give --queue memory too, or a durable store"))
 	}
 	if err := (nats.Config{Stream: c.Stream, Subject: "retryproof." + c.Stream}).Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--stream %q: %w", c.Stream, err))
@@ -128,29 +147,40 @@ type site struct {
 	handler http.Handler
 	loops   []worker.Loop
 	system  *payments.System
+	outside *outside
 	closers []func() error
 }
 
 // run serves and loops until ctx ends; then requests finish first, loops after
-// them, so that what a request left is picked up as long as possible.
+// them, so that what a request left is picked up as long as possible. What the outside
+// sends by itself ends before that, while somebody still listens.
 func (s *site) run(ctx context.Context, log *slog.Logger, listener net.Listener) error {
-	loopCtx, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
+	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
-	loopsDone := make(chan struct{})
-	go func() {
-		defer close(loopsDone)
-		worker.Run(loopCtx, worker.Config{Log: log, Clock: clock.System(), Rand: entropy.System()}, s.loops...)
-	}()
+	loopsDone := background(loops, worker.Config{Log: log}, s.loops)
+	outside, stopOutside := context.WithCancel(ctx)
+	defer stopOutside()
+	outsideDone := background(outside, worker.Config{Log: log, Grace: time.Second}, s.outside.loops)
 	server := &http.Server{
 		Handler: s.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	served := make(chan error, 1)
+	served, failed := make(chan error, 1), make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	var err error
+	go func() {
+		if err := s.outside.failed(); err != nil {
+			failed <- err
+		}
+	}()
+	var err, broken error
 	select {
 	case err = <-served:
+	case broken = <-failed:
 	case <-ctx.Done():
+	}
+	stopOutside()
+	<-outsideDone
+	if err == nil {
 		log.Info("stopping: requests and loops finish first")
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 		err = server.Shutdown(drain)
@@ -162,9 +192,20 @@ func (s *site) run(ctx context.Context, log *slog.Logger, listener net.Listener)
 	defer cancel()
 	_ = s.system.Flush(flush)
 	if errors.Is(err, http.ErrServerClosed) {
-		return nil
+		err = nil
 	}
-	return err
+	return errors.Join(broken, err)
+}
+
+// background runs loops; the channel is closed when they have ended after ctx.
+func background(ctx context.Context, config worker.Config, loops []worker.Loop) <-chan struct{} {
+	done := make(chan struct{})
+	config.Clock, config.Rand = clock.System(), entropy.System()
+	go func() {
+		defer close(done)
+		worker.Run(ctx, config, loops...)
+	}()
+	return done
 }
 
 // close closes what was opened, last first.
@@ -191,25 +232,28 @@ func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tok
 		return s, err
 	}
 	s.closers = append(s.closers, stores.close)
+	if c.Queue == "" {
+		if err := queueOf(ctx, stores.Hops, filepath.Join(c.Data, "queue")); err != nil {
+			return s, err
+		}
+	}
 	q, err := openQueue(ctx, c.Queue, c.Stream, filepath.Join(c.Data, "queue"), log)
 	if err != nil {
 		return s, err
 	}
 	s.closers = append(s.closers, q.close)
-	outside, err := openOutside(ctx, c, log, address)
+	outside, err := openOutside(ctx, c, stores.Hops, log, address)
 	if err != nil {
 		return s, err
 	}
 	s.closers = append(s.closers, outside.close)
-	if err := outside.belongsTo(ctx, stores.Hops, c.Data); err != nil {
-		return s, err
-	}
+	s.outside = outside
 	arrivals, err := c.arrivals(c.Margin, metrics)
 	if err != nil {
 		return s, err
 	}
 	config := payments.Config{Deadline: c.Deadline, Margin: c.Margin, AnswerTTL: c.AnswerTTL, Workers: c.Workers, Relays: c.Relays,
-		HopsAskPSP: outside.emulated}
+		HopsAskPSP: outside.core != nil}
 	if tokens.demo {
 		config.Merchants = []string{"m1", "m2"}
 	}
@@ -229,7 +273,7 @@ func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tok
 	}
 	watchOutbox(metrics, stores.Outbox)
 	watchParked(metrics, stores.ParkedMessages)
-	s.loops = append(s.system.Loops(), outside.loops...)
+	s.loops = s.system.Loops()
 	s.handler, err = c.shed(arrivals, metrics, c.mount(s.system, outside, metrics, tokens))
 	return s, err
 }
