@@ -4,10 +4,10 @@ import { test } from 'node:test';
 import { cents, dollars, isRefund, paymentOf, saw, say, sayLate, sayResolved, shortKey } from './static/words.js';
 
 test('dollars become whole cents without rounding', () => {
-  for (const [text, want] of [['30.00', 3000], ['30', 3000], ['30.5', 3050], ['0.29', 29], ['1.15', 115], [' $8,07 ', 807], ['9999999.99', 999_999_999]]) {
+  for (const [text, want] of [['30.00', 3000], ['30', 3000], ['30.5', 3050], ['0.29', 29], ['1.15', 115], [' $8,07 ', 807], ['999999.99', 99_999_999]]) {
     assert.equal(cents(text), want, text);
   }
-  for (const text of ['', '0', '0.00', '-1', '1.234', '1e3', '12345678', '1,000.00', 'ten', '٣']) assert.equal(cents(text), undefined, text);
+  for (const text of ['', '0', '0.00', '-1', '1.234', '1e3', '1000000.00', '9999999.99', '12345678', '1,000.00', 'ten', '٣']) assert.equal(cents(text), undefined, text);
 });
 
 test('cents are shown as dollars', () => {
@@ -63,4 +63,11 @@ test('small words', () => {
   assert.equal(shortKey('0192f0c4-5b7e-7c1a'), '0192f0c4…');
   assert.equal(saw({ requests: 3, repeats_dropped: 1 }), 'requests 3 · repeats dropped 1');
   assert.equal(saw(undefined), '–');
+});
+
+test('a refusal is told in the server\'s own words', () => {
+  const entry = { body: JSON.stringify({ amount: 3000, merchant_id: 'm1' }) };
+  assert.match(say({ outcome: 'refused', entry, status: 400, code: 'invalid', body: { detail: 'merchant_id is unknown' } }), /\(merchant_id is unknown\)/);
+  assert.match(say({ outcome: 'refused', entry, status: 400, code: 'invalid', body: {} }), /\(invalid\)/);
+  assert.match(say({ outcome: 'refused', entry, status: 400 }), /\(400\)/);
 });

@@ -249,7 +249,7 @@ func (a *fakeAPI) hops(w http.ResponseWriter, r *http.Request) {
 		return map[string]any{"hop": name, "id": id, "guard": guard, "memory": memory, "saw": saw}
 	}
 	reply(w, 200, map[string]any{"payment_id": p.id, "hops": []map[string]any{
-		hop("phone", "key:4f7c2a9d", "journal", "until settled", map[string]int{"requests": p.requests}),
+		hop("phone", "key:4f7c2a9d", "journal", "until settled", nil),
 		hop("key store", "scope_9d2v7k1m0q4x8r3w5t6y2z7b1c0f4g8h", "claim", "1 h after completion", map[string]int{"requests": p.requests, "replayed": p.replayed}),
 		hop("ledger", p.id, "unique (caller, key)", "as long as the row", map[string]int{"rows": 1}),
 		hop("PSP", p.id+":charge", "PSP key", "24 h", map[string]int{"calls": 1}),
@@ -274,6 +274,9 @@ func (a *fakeAPI) balance(w http.ResponseWriter, r *http.Request) {
 func (a *fakeAPI) serveFaults(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.faultsOff(w) {
+		return
+	}
 	if r.Method == http.MethodPost {
 		var in map[string]bool
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {

@@ -42,6 +42,7 @@ func TestALostReplyIsOneChargeOneCreditOneNotification(t *testing.T) {
 		}
 	}
 	p.await(`[...document.querySelectorAll('#hops tbody tr')].at(-1).textContent.includes('sends 1')`)
+	p.await(`document.querySelector('#hops tbody tr').textContent.endsWith('sends 2')`) // the phone's own, by its journal
 	p.picture("phone-lost-reply", 1280, 900, chromedp.FullScreenshot(100))
 	p.picture("phone-narrow", 360, 840, chromedp.CaptureScreenshot())
 }

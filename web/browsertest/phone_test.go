@@ -240,14 +240,21 @@ func TestEveryControlHasANameAndReadableColours(t *testing.T) {
 	}
 }
 
-// accessibility lists controls without a name, and texts whose contrast with the
-// colour behind them is below 4.5:1 (WCAG 2.2, 1.4.3). Gradients are left out.
+// accessibility lists controls without a name, texts whose contrast with the colour
+// behind them is below 4.5:1 (WCAG 2.2, 1.4.3), and controls whose edge has less than
+// 3:1 (1.4.11). Gradients are left out.
 const accessibility = `(() => {
   const luminance = ([r, g, b]) => [r, g, b].map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
   const parse = (c) => c.match(/[\d.]+/g).map(Number);
   const out = [];
+  const opaque = (e) => { while (e && (parse(getComputedStyle(e).backgroundColor)[3] ?? 1) < 0.9) e = e.parentElement; return e; };
+  const edge = (e) => {
+    const [a, b] = [getComputedStyle(e).borderTopColor, getComputedStyle(opaque(e.parentElement)).backgroundColor].map((c) => luminance(parse(c))).sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 3) out.push('edge of ' + e.id + ' ' + ((a + 0.05) / (b + 0.05)).toFixed(2));
+  };
   for (const e of document.querySelectorAll('input, select, button')) {
     if (!e.hidden && !(e.labels?.length || e.textContent.trim())) out.push('no name: ' + e.id);
+    if (!e.disabled && e.getClientRects().length && parseFloat(getComputedStyle(e).borderTopWidth) > 0) edge(e);
   }
   for (const e of document.querySelectorAll('body *')) {
     const style = getComputedStyle(e);

@@ -2,7 +2,7 @@
 // everything that shows is read back from the journal or from the server.
 
 import { Client, IndexedDBJournal } from '/js/retryproof.js';
-import { bodyOf, cents, dollars, isRefund, paymentOf, say, sayLate, sayResolved } from '/words.js';
+import { bodyOf, cents, dollars, isRefund, MOST, paymentOf, say, sayLate, sayResolved } from '/words.js';
 import { on, serverTrouble, take, troubledFetch, whenLate } from '/trouble.js';
 import * as view from '/view.js';
 
@@ -10,6 +10,7 @@ const FINAL = new Set(['SUCCEEDED', 'FAILED', 'VOID']);
 const BUSY_MS = 1000; // between looks while something is going on
 const CALM_MS = 5000;
 const LINGER_MS = 20_000; // events and notifications come after the answer
+const JOURNAL = 'retryproof-phone';
 
 const field = (id) => document.getElementById(id);
 const bearer = (user) => ({ Authorization: `Bearer demo-${user}` });
@@ -18,9 +19,13 @@ const said = (line) => view.text('said', line);
 let entries = [];
 let last; // the payment that is watched: {id, caller, payee, state, key}
 let busyUntil = 0;
+let speaking = 0; // runs that will say themselves what came of them
+let unsaid = []; // keys on the form whose end has not been said
+
+const otherTabs = new BroadcastChannel(JOURNAL); // they share the journal
 
 const client = new Client({
-  journal: new IndexedDBJournal({ name: 'retryproof-phone' }),
+  journal: new IndexedDBJournal({ name: JOURNAL }),
   fetch: troubledFetch,
   authorize: (entry) => bearer(entry.caller),
   resolveUrl: () => '/payments/resolve',
@@ -33,6 +38,7 @@ function heard(event) {
   if (event.type === 'waiting') said(`No final answer (${event.reason}). The phone tries again in ${(event.wait / 1000).toFixed(1)} s, with the same key.`);
   watch(event.entry);
   redraw();
+  otherTabs.postMessage(event.type);
 }
 
 // The entry that paid what an entry is about.
@@ -50,20 +56,35 @@ function watch(about) {
 
 async function redraw() {
   entries = await client.entries();
+  draw();
+}
+
+function draw() {
   view.journal(entries);
   const amount = cents(field('amount').value);
   const of = standing();
   const paid = of?.state === 'done';
   field('tap').disabled = paid;
   field('next').hidden = !paid;
-  field('ask').hidden = of?.state !== 'pending' || field('tap').hasAttribute('aria-busy');
+  field('ask').hidden = of?.state !== 'pending' || busy('tap');
   const back = paid ? refundOf(paymentOf(of)) : undefined;
+  sayEnds([of, back]);
   field('refund').hidden = !paid || !paymentOf(of);
   field('refund').disabled = back?.state === 'done' || back?.state === 'declined';
   view.text('refund', { done: 'Refunded', declined: 'Not refunded', pending: 'Refund again' }[back?.state] ?? `Refund ${dollars(bodyOf(of ?? {}).amount)}`);
   view.text('tap', paid ? 'Paid' : `${of?.state === 'pending' ? 'Tap again' : 'Pay'}${amount ? ` ${dollars(amount)}` : ''}`);
 }
 
+// What another tab, or a send that nobody waits for, has settled is said here.
+function sayEnds(shown) {
+  const ended = unsaid.map((key) => entries.find((e) => e.key === key && e.state !== 'pending')).filter(Boolean).at(-1);
+  unsaid = shown.filter((e) => e?.state === 'pending').map((e) => e.key);
+  if (!ended || speaking > 0) return;
+  const { status, code, body, replayed } = ended.answer ?? {};
+  said(say({ outcome: ended.state, status, code, body, replayed, entry: ended }));
+}
+
+const busy = (id) => field(id).hasAttribute('aria-busy');
 const intent = () => `pay order ${field('order').value.trim()}`;
 
 // The newest entry of the order and buyer on the form.
@@ -80,7 +101,7 @@ function request() {
   const amount = cents(field('amount').value);
   const order = field('order').value.trim();
   for (const [id, ok] of [['amount', amount !== undefined], ['order', order !== '']]) field(id).setAttribute('aria-invalid', String(!ok));
-  if (amount === undefined) return { problem: 'An amount is dollars and cents, such as 30.00, and more than nothing.', at: 'amount' };
+  if (amount === undefined) return { problem: `An amount is dollars and cents, such as 30.00, more than nothing and at most ${dollars(MOST)}.`, at: 'amount' };
   if (order === '') return { problem: 'Which order? Give it a number.', at: 'order' };
   return {
     caller: field('buyer').value,
@@ -90,7 +111,10 @@ function request() {
   };
 }
 
+// A tap while the one before is at work is the same tap. "Double tap" is there to
+// send such a tap all the same.
 async function tap() {
+  if (busy('tap') && !on('double')) return;
   const wanted = request();
   if (wanted.problem) {
     said(wanted.problem);
@@ -105,28 +129,37 @@ async function tap() {
 
 const tries = () => ({ maxTries: on('auto') ? 8 : 1 });
 
+// Says what came of some work and shows what the journal says now, in one go, so
+// that no tap falls between. `over` is told before.
+async function speak(work, over = () => {}) {
+  speaking++;
+  const line = await work().catch(trouble);
+  entries = await client.entries().catch(() => entries);
+  over();
+  said(line);
+  draw();
+  speaking--;
+}
+
+// Nothing may scroll away under a finger.
+const focusOnSaid = () => field('said').focus({ preventScroll: true });
+
 // Shows that a button's work is going on, then what came of it. A button that goes
-// away or is done hands its focus on.
+// away or is done hands its focus to that, where Enter does nothing: somebody who
+// presses it once more means this button, not the next one.
 async function during(id, work) {
   const focused = document.activeElement === field(id);
   field(id).setAttribute('aria-busy', 'true');
-  try {
-    said(await work());
-  } catch (error) {
-    said(trouble(error));
-  } finally {
-    field(id).removeAttribute('aria-busy');
-    await redraw();
-    const lost = focused && [document.body, field(id)].includes(document.activeElement);
-    if (lost && (field(id).hidden || field(id).disabled)) (field('tap').disabled ? field('next') : field('tap')).focus();
-  }
+  await speak(work, () => field(id).removeAttribute('aria-busy'));
+  const lost = focused && [document.body, field(id)].includes(document.activeElement);
+  if (lost && (field(id).hidden || field(id).disabled)) focusOnSaid();
 }
 
 // "Did it go through?" sends nothing: it asks, and a key that the server knows
 // nothing of is closed there for ever.
 async function ask() {
   const of = standing();
-  if (of?.state !== 'pending') return;
+  if (of?.state !== 'pending' || busy('ask')) return;
   said('Asking what became of the key…');
   await during('ask', async () => sayResolved(await client.resolve(of.key, tries())));
 }
@@ -136,7 +169,7 @@ async function ask() {
 async function refund() {
   const of = standing();
   const id = of && paymentOf(of);
-  if (of?.state !== 'done' || !id) return;
+  if (of?.state !== 'done' || !id || busy('refund')) return;
   said('The refund is in the journal. Sending…');
   await during('refund', async () => say(await client.send({
     caller: of.caller, intent: `refund order ${bodyOf(of).order_id}`, url: `/payments/${encodeURIComponent(id)}/cancel`,
@@ -170,10 +203,19 @@ async function look() {
   const buyer = field('buyer').value;
   const payee = last?.payee ?? field('payee').value;
   await Promise.allSettled([
+    redraw(), // another tab writes to the same journal
+    lookAtSwitches(),
     get(`/phone/screen?to=${encodeURIComponent(buyer)}`, buyer).then(view.screen),
     get(`/merchants/${encodeURIComponent(payee)}/balance`, buyer).then((b) => view.text('balance', `${dollars(b.balance, b.currency)} (${payee})`)),
-    lookAtPayment().catch((error) => { if (error.status === 404) last = undefined; }), // of another, older server
+    lookAtPayment().catch((error) => { if (error.status === 404) forget(); }),
   ]);
+}
+
+// The payment is one of another, older server.
+function forget() {
+  last = undefined;
+  view.payment('', []);
+  view.refunds([]);
 }
 
 async function lookAtPayment() {
@@ -185,13 +227,13 @@ async function lookAtPayment() {
   const back = refundOf(watched.id);
   const { refunds } = payment.refunded || back ? await get(`${path}/refunds`, watched.caller) : { refunds: [] };
   if (watched !== last) return;
-  view.payment(payment.state, hops.hops ?? []);
-  view.refunds(refunds);
   const entry = entries.find((e) => e.key === watched.key);
+  view.payment(payment.state, hops.hops ?? [], entry?.tries);
+  view.refunds(refunds);
   // The page saw the end; the phone hears it by sending its key once more.
-  if (FINAL.has(payment.state) && entry?.state === 'pending') said(say(await client.retry(watched.key, { maxTries: 1 })));
+  if (FINAL.has(payment.state) && entry?.state === 'pending') await speak(async () => say(await client.retry(watched.key, { maxTries: 1 })));
   const cancelled = refunds.find((r) => r.id === `${watched.id}:cancel`);
-  if (FINAL.has(cancelled?.state) && back?.state === 'pending' && back.answer?.status === 202) said(say(await client.retry(back.key, { maxTries: 1 })));
+  if (FINAL.has(cancelled?.state) && back?.state === 'pending' && back.answer?.status === 202) await speak(async () => say(await client.retry(back.key, { maxTries: 1 })));
 }
 
 async function keepLooking() {
@@ -217,10 +259,13 @@ async function wake() {
   if (shown) fill(shown);
   await redraw();
   said(`The app was closed in mid-send. Its journal holds ${open.length === 1 ? 'one unfinished request' : `${open.length} unfinished requests`}; sending again with the same ${open.length === 1 ? 'key' : 'keys'}…`);
-  const results = await client.resume({ maxTries: 3 });
-  said(`Back after a restart. ${say(results.at(-1))}`);
-  await redraw();
+  await resume('Back after a restart.');
 }
+
+const resume = (lead) => speak(async () => {
+  const results = await client.resume({ maxTries: 3 });
+  return results.length > 0 ? `${lead} ${say(results.at(-1))}` : field('said').textContent;
+});
 
 function fill(entry) {
   const { order_id: order, amount, merchant_id: payee } = bodyOf(entry);
@@ -244,15 +289,23 @@ field('next').addEventListener('click', async () => {
   while (standing()?.state === 'done') nextOrder();
   said('A new order is a new intent: the next tap makes a new key.');
   await redraw();
-  field('tap').focus();
+  focusOnSaid();
 });
-field('prune').addEventListener('click', async () => { await client.prune({ keep: 0 }); await redraw(); field('journal-title').focus(); });
+field('prune').addEventListener('click', async () => {
+  await client.prune({ keep: 0 });
+  otherTabs.postMessage('pruned');
+  await redraw();
+  field('journal-title').focus();
+});
+// A key that is held down is one press.
+document.addEventListener('keydown', (e) => { if (e.repeat && e.key === 'Enter') e.preventDefault(); });
 document.addEventListener('visibilitychange', redraw);
-addEventListener('online', () => client.resume({ maxTries: 3 }).then(redraw, () => {}));
+otherTabs.onmessage = redraw;
+addEventListener('online', () => resume('Online again.'));
 
 whenLate((answer) => {
   view.answer({ ...answer, reason: 'lost' });
   said(`${field('said').textContent} ${sayLate(answer)}`);
 });
-serverTrouble((line) => view.text('trouble-said', line));
+const lookAtSwitches = serverTrouble((line) => view.text('trouble-said', line));
 wake().catch((error) => said(trouble(error))).then(keepLooking);

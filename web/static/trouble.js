@@ -60,40 +60,58 @@ async function sent(url, init) {
 }
 
 /**
- * Ties the switches "psp" and "slow" to the server's own state, so that they tell
- * the truth after a reload and in another tab.
+ * Ties the switches "psp" and "slow" to the server's own state. Returns what looks
+ * at that state, so that they tell the truth after a restart of the server and in
+ * another tab.
  */
-export async function serverTrouble(report) {
+export function serverTrouble(report) {
+  const ids = ['psp', 'slow'];
+  let changes = 0; // begun or ended; a look that one overtook is old news
+  let changing = 0;
+  let known = {};
+  let absent = false;
   const show = (state) => {
+    known = state;
     box('psp').checked = state.lose_psp_reply === true;
     box('slow').checked = state.slow === true;
   };
   const ask = async (init) => {
-    const answer = await fetch('/phone/faults', { ...init, cache: 'no-store' });
-    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    const answer = await fetch('/phone/faults', { ...init, cache: 'no-store', signal: AbortSignal.timeout(5000) });
+    if (!answer.ok) throw Object.assign(new Error(`status ${answer.status}`), { status: answer.status });
     return answer.json();
   };
   const change = async () => {
+    changes++;
+    changing++;
     try {
-      show(await ask({
+      known = await ask({
         method: 'POST',
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify({ lose_psp_reply: on('psp'), slow: on('slow') }),
-      }));
+      });
       report('');
     } catch (error) {
       report(`The server did not take the switch (${error.message}).`);
-      await refresh();
     }
+    changes++;
+    changing--;
+    if (changing === 0) show(known);
   };
-  const refresh = async () => {
+  const look = async () => {
+    if (absent || changing > 0) return;
+    const before = changes;
     try {
-      show(await ask());
-    } catch {
-      for (const id of ['psp', 'slow']) { box(id).checked = false; box(id).disabled = true; }
+      const state = await ask();
+      if (changes !== before) return;
+      show(state);
+      report('');
+    } catch (error) {
+      if (error.status !== 404) return; // it is away: what it said last is what is known
+      absent = true;
+      for (const id of ids) { box(id).checked = false; box(id).disabled = true; }
       report('The server’s own troubles cannot be switched here.');
     }
   };
-  for (const id of ['psp', 'slow']) box(id).addEventListener('change', change);
-  await refresh();
+  for (const id of ids) box(id).addEventListener('change', change);
+  return look;
 }

@@ -42,18 +42,29 @@ export function journal(entries) {
   }));
 }
 
-export function screen({ notifications = [], alerts = 0, shown = notifications.length }) {
-  if (!changed('screen', { notifications, alerts, shown })) return;
+const NOTES = 3; // that fit on the phone
+
+/** What a buyer's phone shows. Another buyer's notes are old news, not read aloud. */
+export function screen({ to, notifications = [], alerts = 0, shown = notifications.length }) {
+  if (!changed('screen', { to, notifications, alerts, shown })) return;
+  const list = at('notes');
+  list.setAttribute('aria-live', list.dataset.to === to ? 'polite' : 'off');
+  list.dataset.to = to;
   text('alerts', alerts > 0 ? `${shown} shown, ${alerts} ${alerts === 1 ? 'alert' : 'alerts'}` : '');
   at('notes-none').hidden = notifications.length > 0;
-  const before = new Map([...at('notes').children].map((li) => [li.dataset.note, li]));
-  at('notes').replaceChildren(...notifications.slice(0, 4).map((n) => {
-    const id = `${n.replace_id}|${n.at}`;
-    const note = before.get(id) ?? element('li', { 'data-note': id }, element('b', {}, n.title), element('span', {}, n.body), element('small'));
-    const alerted = n.alerts > 1 ? `replaced, ${n.alerts} alerts` : '';
-    if (note.lastChild.textContent !== alerted) note.lastChild.textContent = alerted;
+  at('notes-more').hidden = shown <= NOTES;
+  text('notes-more', `${shown - NOTES} more`);
+  const before = new Map([...list.children].map((li) => [li.dataset.note, li]));
+  const now = notifications.slice(0, NOTES).map((n) => {
+    const id = `${to}|${n.replace_id}|${n.replace_id ? '' : n.at}`;
+    const note = before.get(id) ?? element('li', { 'data-note': id }, element('b'), element('span'), element('small'));
+    before.delete(id);
+    const words = [n.title, n.body, n.alerts > 1 ? `replaced, ${n.alerts} alerts` : ''];
+    for (const [i, part] of words.entries()) if (note.children[i].textContent !== part) note.children[i].textContent = part;
     return note;
-  }));
+  });
+  for (const li of [...list.children]) if (!now.includes(li)) li.remove();
+  for (const [i, li] of now.entries()) if (list.children[i] !== li) list.insertBefore(li, list.children[i] ?? null);
 }
 
 // An id may break after each of its parts.
@@ -63,8 +74,9 @@ function breakable(id) {
 
 const FINAL = { SUCCEEDED: 'done', FAILED: 'declined', VOID: 'void' };
 
-export function payment(state, rows) {
-  if (!changed('payment', { state, rows })) return;
+/** The payment's state and its hops; sends is how often this phone sent it, by its journal. */
+export function payment(state, rows, sends) {
+  if (!changed('payment', { state, rows, sends })) return;
   at('state').hidden = !state;
   text('state', state ?? '');
   at('state').className = `badge ${FINAL[state] ?? 'pending'}`;
@@ -72,7 +84,8 @@ export function payment(state, rows) {
   at('hops-none').hidden = rows.length > 0;
   const labels = ['Hop', 'Id', 'Guard', 'Memory', 'What it saw'];
   at('hops').tBodies[0].replaceChildren(...rows.map((r) => {
-    const cells = [r.hop, r.id, r.guard, r.memory, saw(r.saw)].map((v) => String(v || '–'));
+    const counts = r.hop === 'phone' && sends > 0 ? { sends, ...r.saw } : r.saw;
+    const cells = [r.hop, r.id, r.guard, r.memory, saw(counts)].map((v) => String(v || '–'));
     return element('tr', { role: 'row' }, ...cells.map((v, i) => (i === 0
       ? element('th', { scope: 'row', role: 'rowheader' }, v)
       : element('td', { role: 'cell', 'data-label': labels[i] }, i === 1 ? breakable(v) : v))));

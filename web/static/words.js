@@ -1,11 +1,14 @@
 // Amounts, and what happened in plain words. Pure functions.
 
-/** Reads dollars as whole cents, without floating point; undefined when it is no amount. */
+/** The most cents that one payment may have: the API's own limit. */
+export const MOST = 99_999_999;
+
+/** Reads dollars as whole cents, without floating point; undefined when it is no amount or more than MOST. */
 export function cents(text) {
   const m = /^\s*\$?\s*(\d{1,7})(?:[.,](\d{1,2}))?\s*$/.exec(text);
   if (!m) return undefined;
   const value = Number(m[1]) * 100 + Number((m[2] ?? '').padEnd(2, '0'));
-  return value > 0 ? value : undefined;
+  return value > 0 && value <= MOST ? value : undefined;
 }
 
 /** Shows minor units of a two-digit currency. */
@@ -49,6 +52,9 @@ const REASONS = {
   elsewhere: 'Another tab is sending this payment.',
 };
 
+// A refusal in the server's own words, where it has some.
+const why = ({ body, code, status }) => body?.detail ?? code ?? status;
+
 /** One short line about the end of a run. */
 export function say(result) {
   if (isRefund(result.entry)) return sayRefund(result);
@@ -60,7 +66,7 @@ export function say(result) {
       : `Paid ${money} to ${payee}, once. The phone lets go of the key.`;
     case 'declined': return 'Declined: nothing was charged, and under this key nothing will be. The next tap makes a new key.';
     case 'void': return 'The server closed this key for ever: nothing was charged under it. The next tap makes a new key.';
-    case 'refused': return `The server refused the request (${result.code ?? result.status}) before anything ran. Correct it, then pay again.`;
+    case 'refused': return `The server refused the request (${why(result)}) before anything ran. Correct it, then pay again.`;
   }
   if (REASONS[result.reason]) return REASONS[result.reason];
   if (result.status === 202 && result.reason === 'status 202') return `The server has it and is still finding out whether ${money} was charged. The key is kept; the page keeps asking.`;
@@ -75,7 +81,7 @@ function sayRefund({ outcome, body, replayed, reason, code, status }) {
       ? `The refund of ${money} was done already. The server gave its first answer again: nothing was given back twice.`
       : `Refunded ${money}, once.`;
     case 'declined': return 'The card processor refused the refund: nothing was given back.';
-    case 'void': case 'refused': return `The server refused the refund (${code ?? status}) before anything ran.`;
+    case 'void': case 'refused': return `The server refused the refund (${why({ body, code, status })}) before anything ran.`;
   }
   if (reason === 'not-sent' || reason === 'offline') return 'Offline: the refund did not leave the phone. It waits in the journal. Go online and tap Refund again.';
   if (status === 202 && reason === 'status 202') return `The server has the refund and is still finding out whether ${money} went back. The page keeps asking.`;
