@@ -1,8 +1,6 @@
 package httpkey
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"io"
 	"maps"
@@ -36,8 +34,7 @@ func NotRecorded() []string { return slices.Clone(notRecorded) }
 // spelled: net/http sends h["set-cookie"] as it is. A name without values is kept,
 // since it keeps a header away.
 func recordable(h http.Header) map[string][]string {
-	var hops map[string]bool // hardly ever there
-
+	var hops map[string]bool     // hardly ever there
 	for name, lines := range h { // order: builds a set
 		if http.CanonicalHeaderKey(name) == "Connection" {
 			if hops == nil {
@@ -63,13 +60,9 @@ func stays(name string) bool {
 	return !never && !strings.HasPrefix(name, http.TrailerPrefix)
 }
 
-// answer is what the recorder has seen, as it is stored.
-func (r *recorder) answer() effect.Answer {
-	return effect.Answer{Status: r.status, Header: recordable(r.changed()), Body: r.body, BodyDropped: r.dropped}
-}
-
 // writeAnswer writes a recorded or rendered answer. It is written so that the
-// client can read it: gzip is undone for one that did not ask for it.
+// client can read it: codings that it did not ask for are undone, where that is
+// possible.
 func writeAnswer(w http.ResponseWriter, r *http.Request, a effect.Answer) {
 	h := w.Header()
 	for name, values := range a.Header { // order: each name by itself
@@ -81,8 +74,8 @@ func writeAnswer(w http.ResponseWriter, r *http.Request, a effect.Answer) {
 		w.WriteHeader(a.Status)
 		return
 	}
-	if isGzip(h.Get("Content-Encoding")) && !acceptsGzip(r.Header) && len(a.Body) > 0 {
-		if plain, err := gzip.NewReader(bytes.NewReader(a.Body)); err == nil {
+	if packed := codings(a.Header); len(a.Body) > 0 && !acceptsAll(r.Header, packed) {
+		if plain, ok := unpack(a.Body, packed); ok {
 			writePlain(w, a.Status, plain)
 			return
 		}
@@ -93,10 +86,13 @@ func writeAnswer(w http.ResponseWriter, r *http.Request, a effect.Answer) {
 }
 
 // writePlain writes the unpacked form. It is another representation, so a strong
-// validator becomes weak, and caches are told what it depends on.
+// validator becomes weak, digests of the packed one go, and caches are told what it
+// depends on.
 func writePlain(w http.ResponseWriter, status int, plain io.Reader) {
 	h := w.Header()
-	h.Del("Content-Encoding")
+	maps.DeleteFunc(h, func(name string, _ []string) bool {
+		return slices.Contains(packedHeaders, http.CanonicalHeaderKey(name))
+	})
 	if tag := h.Get("Etag"); tag != "" && !strings.HasPrefix(tag, "W/") {
 		h.Set("Etag", "W/"+tag)
 	}
@@ -107,28 +103,8 @@ func writePlain(w http.ResponseWriter, status int, plain io.Reader) {
 	_, _ = io.Copy(w, plain) // a broken end shows as a short body, as it did before
 }
 
-// acceptsGzip reads Accept-Encoding (RFC 9110 §12.5.3). Without the header a
-// client may not be able to unpack, so that counts as no.
-func acceptsGzip(h http.Header) bool {
-	any := false
-	for coding := range strings.SplitSeq(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
-		name, params, _ := strings.Cut(coding, ";")
-		_, q, weighted := strings.Cut(strings.ToLower(params), "q=")
-		weight, err := strconv.ParseFloat(trimOWS(q), 64)
-		ok := !weighted || err == nil && weight > 0
-		switch strings.ToLower(trimOWS(name)) {
-		case "gzip", "x-gzip":
-			return ok
-		case "*":
-			any = ok
-		}
-	}
-	return any
-}
-
-func isGzip(coding string) bool {
-	return strings.EqualFold(coding, "gzip") || strings.EqualFold(coding, "x-gzip")
-}
+// packedHeaders speak of the bytes as they were packed.
+var packedHeaders = []string{"Content-Digest", "Content-Encoding", "Content-Md5", "Digest", "Repr-Digest"}
 
 // bodyHeaders describe a body, and go with it.
 var bodyHeaders = []string{
@@ -137,12 +113,9 @@ var bodyHeaders = []string{
 }
 
 // withoutBody stands in for an answer whose body was not kept: same status, same
-// headers, and a body that names the effect (case 1).
-func withoutBody(a effect.Answer, id retryproof.ID) effect.Answer {
-	state := effect.Succeeded
-	if a.Status >= 400 {
-		state = effect.Failed
-	}
+// headers, and a body that names the effect and its state, when that is known
+// (case 1).
+func withoutBody(a effect.Answer, id retryproof.ID, state effect.State) effect.Answer {
 	header := maps.Clone(a.Header)
 	if header == nil {
 		header = map[string][]string{}
@@ -152,13 +125,13 @@ func withoutBody(a effect.Answer, id retryproof.ID) effect.Answer {
 		return name == "Content-Type" || slices.Contains(bodyHeaders, name)
 	})
 	header["Content-Type"] = []string{"application/json"}
-	return effect.Answer{Status: a.Status, Header: header, Body: stateJSON(id, state, "not-kept")}
+	return effect.Answer{Status: a.Status, Header: header, Body: stateJSON(id, state, "not-kept"), BodyDropped: true}
 }
 
 func stateJSON(id retryproof.ID, state effect.State, body string) []byte {
 	text, err := json.Marshal(struct {
 		ID    retryproof.ID `json:"id"`
-		State effect.State  `json:"state"`
+		State effect.State  `json:"state,omitempty"`
 		Body  string        `json:"body,omitempty"`
 	}{id, state, body})
 	if err != nil { // strings only: cannot happen
@@ -175,21 +148,26 @@ type keptAnswer struct {
 
 // keep is the answer for Guard.Result: whole when it fits, else without its body,
 // else nothing.
-func (c Config) keep(a effect.Answer) []byte {
-	if c.MaxResult < 0 {
+func (c Config) keep(a effect.Answer, id retryproof.ID, state effect.State) []byte {
+	if text, ok := c.fits(a); ok {
+		return text
+	}
+	if a.BodyDropped || len(a.Body) == 0 {
 		return nil
 	}
-	for {
-		if len(a.Body) <= c.MaxResult {
-			if text, err := json.Marshal(keptAnswer{&a}); err == nil && len(text) <= c.MaxResult {
-				return text
-			}
-		}
-		if len(a.Body) == 0 {
-			return nil
-		}
-		a.Body, a.BodyDropped = nil, true
+	text, _ := c.fits(withoutBody(a, id, state))
+	return text
+}
+
+func (c Config) fits(a effect.Answer) ([]byte, bool) {
+	if len(a.Body) > c.MaxResult { // negative keeps nothing
+		return nil, false
 	}
+	text, err := json.Marshal(keptAnswer{&a})
+	if err != nil || len(text) > c.MaxResult {
+		return nil, false
+	}
+	return text, true
 }
 
 // renderGuard is the default Config.Render.

@@ -68,7 +68,8 @@ type Config struct {
 	// is the default; negative keeps nothing.
 	MaxResult int
 	// Arrived returns when the request arrived, from a stamp that a trusted proxy
-	// has set. Defaults to the moment at which the middleware sees it.
+	// has set. A moment that is still to come counts as now. Defaults to the moment at
+	// which the middleware sees it.
 	Arrived func(*http.Request) time.Time
 	// Authorize may refuse an answer from the record that the caller may no longer
 	// see; the error is answered as Caller's, and nothing is stored. Defaults to
@@ -85,8 +86,24 @@ type Config struct {
 	// PollAfter is the Retry-After of a 202. Defaults to 1 s.
 	PollAfter time.Duration
 	// Classify says what a handler's answer means when the handler has not said so
-	// itself. Defaults to DefaultClassify.
-	Classify func(status int, begun bool) Ending
+	// itself with Done, Failed, NotDone or Unknown. It gets the answer with all of
+	// its headers, and without its body when that was too large to keep; it must not
+	// change it. begun is effect.Attempt.Begun. Defaults to DefaultClassify:
+	//
+	//	200 201 203 to 208 226, any other 2xx, 304
+	//	        done: final
+	//	300 301 302 303
+	//	        done when the attempt has begun; unknown else, it may be a login page
+	//	202     unknown: accepted is not done
+	//	402 404 409 410 412 416 422 423 451
+	//	        definitely not done: final; unknown with a Retry-After, or when it is a
+	//	        problem document with code in-progress
+	//	424     the same, and unknown when the attempt has begun
+	//	307 308 400 401 403 405 406 411 413 414 415 417 421 425 426 428 429 431
+	//	        nothing was done: the key is free; unknown when the attempt has begun
+	//	1xx, 305, 306, any other 3xx, 407, 408, 418, any other 4xx, all of 5xx
+	//	        unknown
+	Classify func(given effect.Answer, begun bool) Ending
 	// Challenge is the WWW-Authenticate header of a 401 (RFC 9110 §11.6.1).
 	// Defaults to none.
 	Challenge string

@@ -1,11 +1,8 @@
 package httpkey
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -45,6 +42,11 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			x.refuse(err)
 			return
 		}
+		if same := running(r.Context(), m.engine, x.ask.Scope); same != nil { // wrapped twice: it is claimed already
+			inner := &exchange{value: x.value, outer: exchangeFrom(r.Context()), same: same}
+			next.ServeHTTP(w, x.forHandler(context.WithValue(r.Context(), exchangeKey{}, inner)))
+			return
+		}
 		x.serve()
 	})
 }
@@ -69,22 +71,20 @@ type keyed struct {
 // first, since one without rights must not learn whether a key exists (case 10).
 func (x *keyed) read() error {
 	c := x.m.config
-	caller, err := c.Caller(x.r)
+	caller, err := x.caller()
 	if err != nil {
-		return callerError(err)
-	}
-	if caller == "" {
-		return callerError(errors.New("the caller is empty"))
+		return err
 	}
 	key, err := retryproof.KeyFromHeader(x.r.Header.Values(HeaderKey))
 	if err != nil {
 		return err
 	}
+	now := x.m.engine.Config().Clock.Now()
 	if c.Arrived != nil {
 		x.ask.Arrived = c.Arrived(x.r)
 	}
-	if x.ask.Arrived.IsZero() {
-		x.ask.Arrived = x.m.engine.Config().Clock.Now()
+	if x.ask.Arrived.IsZero() || x.ask.Arrived.After(now) { // a stamp can shorten a lease, never stretch it
+		x.ask.Arrived = now
 	}
 	if x.body, err = readBody(x.r, c.MaxBody); err != nil {
 		return err
@@ -100,6 +100,17 @@ func (x *keyed) read() error {
 	}
 	x.ask.Render = c.rendered
 	return nil
+}
+
+func (x *keyed) caller() (string, error) {
+	caller, err := x.m.config.Caller(x.r)
+	if err == nil && caller == "" {
+		err = errors.New("the caller is empty")
+	}
+	if err != nil {
+		return "", callerError(err)
+	}
+	return caller, nil
 }
 
 // callerError makes any error of Caller a refusal. Only what says so is something
@@ -119,41 +130,6 @@ func badRequest(err error) error {
 		return err
 	}
 	return retryproof.Refused(retryproof.CodeInvalid, "the request could not be understood", err)
-}
-
-// readBody reads at most limit bytes, counted as they come (case 9).
-func readBody(r *http.Request, limit int64) ([]byte, error) {
-	if r.ContentLength > limit {
-		return nil, tooLarge(limit)
-	}
-	if r.Body == nil || r.Body == http.NoBody {
-		return nil, nil
-	}
-	size := 512
-	if r.ContentLength > 0 {
-		size = int(r.ContentLength) + 1 // ≤ limit + 1; the one finds the end
-	}
-	body, err := make([]byte, 0, size), error(nil)
-	for err == nil && int64(len(body)) <= limit {
-		if len(body) == cap(body) {
-			body = slices.Grow(body, len(body))
-		}
-		var n int
-		n, err = r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-	}
-	var outer *http.MaxBytesError
-	switch {
-	case int64(len(body)) > limit || errors.As(err, &outer):
-		return nil, tooLarge(limit)
-	case err != io.EOF:
-		return nil, retryproof.Refused(retryproof.CodeInvalid, "the body could not be read to its end; nothing ran", err)
-	}
-	return body, nil
-}
-
-func tooLarge(limit int64) error {
-	return retryproof.Refused(retryproof.CodeTooLarge, fmt.Sprintf("the body is larger than %d bytes; nothing ran", limit), nil)
 }
 
 // serve begins the effect and runs it, or answers from the record.
@@ -194,42 +170,62 @@ func (x *keyed) begin() (effect.Decision, *effect.Attempt, error) {
 	again.Wait = wait
 	x.asked = config.Clock.Now()
 	later, attempt, err := x.m.engine.Begin(x.r.Context(), again)
+	if refused := x.callerStays(); refused != nil {
+		return effect.Decision{}, nil, errors.Join(refused, giveUp(ctx, attempt))
+	}
 	if err != nil { // it was there a moment ago: that is still true
 		return d, nil, nil
 	}
 	return later, attempt, nil
 }
 
+// callerStays asks for the caller once more after a wait: rights may have been
+// withdrawn meanwhile (case 10).
+func (x *keyed) callerStays() error {
+	caller, err := x.caller()
+	if err == nil && caller != x.ask.Scope.Caller {
+		err = callerError(errors.New("the caller has changed"))
+	}
+	return err
+}
+
+// giveUp ends an attempt that must not run.
+func giveUp(ctx context.Context, a *effect.Attempt) error {
+	if a == nil {
+		return nil
+	}
+	if !a.TookOver() {
+		if free, err := a.Release(ctx); err != nil || free {
+			return err
+		}
+	}
+	_, err := a.Unknown(ctx) // an earlier owner may have done it
+	return err
+}
+
 // run calls the handler as the effect's owner and ends the attempt, whatever way
 // the handler leaves.
 func (x *keyed) run(a *effect.Attempt) {
-	state := &exchange{value: x.value}
+	state := &exchange{value: x.value, engine: x.m.engine, scope: x.ask.Scope, outer: exchangeFrom(x.r.Context())}
 	rec := newRecorder(x.w, x.m.config.MaxAnswer)
+	rec.head = x.r.Method == http.MethodHead
 	ctx, cancel := a.Context(context.WithValue(x.r.Context(), exchangeKey{}, state))
 	defer cancel()
 	returned := false
 	defer func() {
+		state.finish()
 		if _, ended := a.Ended(); !returned && !ended {
-			// A panic or runtime.Goexit: it goes on, and cuts the connection.
+			// A panic or runtime.Goexit, of the handler or of Classify: it goes on, and
+			// cuts the connection.
 			_, _ = a.Unknown(ctx)
 		}
 	}()
 	x.owner = true
 	x.next.ServeHTTP(rec, x.forHandler(effect.NewContext(ctx, a)))
-	returned = true
 	defer rec.trailers()
 	rec.finish()
 	x.end(ctx, a, state, rec)
-}
-
-// forHandler is the request with its body put back.
-func (x *keyed) forHandler(ctx context.Context) *http.Request {
-	r := x.r.WithContext(ctx)
-	r.Body, r.ContentLength, r.TransferEncoding = http.NoBody, int64(len(x.body)), nil
-	if len(x.body) > 0 {
-		r.Body = io.NopCloser(bytes.NewReader(x.body))
-	}
-	return r
+	returned = true
 }
 
 // end settles what the handler left open and answers.
@@ -239,15 +235,11 @@ func (x *keyed) end(ctx context.Context, a *effect.Attempt, state *exchange, rec
 		x.answerSettled(d, rec)
 		return
 	}
-	answer := rec.answer()
-	how := x.m.config.ending(state, a, rec.status)
+	how := x.m.config.ending(state, a, rec.given())
 	var err error
 	switch {
 	case how == EndSucceeded || how == EndFailed:
-		f := effect.Finish{State: effect.Succeeded, Answer: answer, Result: x.m.config.keep(answer)}
-		if how == EndFailed {
-			f.State = effect.Failed
-		}
+		f := x.final(how, rec.answer())
 		until := x.answerEnd(x.m.engine.Config().Clock.Now())
 		if d, err = a.Finish(ctx, f); err == nil && d.Answer != nil && d.Claim == nil {
 			x.expires(rec, until)
@@ -271,9 +263,23 @@ func (x *keyed) end(ctx context.Context, a *effect.Attempt, state *exchange, rec
 	x.instead(d, err, rec)
 }
 
+// final is what is recorded of an answer that is the last word.
+func (x *keyed) final(how Ending, answer effect.Answer) effect.Finish {
+	state, id := effect.Succeeded, x.ask.GuardID
+	if how == EndFailed {
+		state = effect.Failed
+	}
+	if answer.BodyDropped {
+		answer = withoutBody(answer, id, state)
+	}
+	return effect.Finish{State: state, Answer: answer, Result: x.m.config.keep(answer, id, state)}
+}
+
 // leavesOpen reports a status that tells the client no more than that it is not
-// known.
-func leavesOpen(status int) bool { return status >= 500 || status == http.StatusAccepted }
+// known, or where to look.
+func leavesOpen(status int) bool {
+	return status >= 500 || status == http.StatusAccepted || status >= http.StatusMultipleChoices && status <= http.StatusSeeOther
+}
 
 // instead answers with what the record says, since this attempt's own answer is
 // not what repeats will hear. Too late for a client that has been sent it already.
@@ -347,11 +353,16 @@ func (x *keyed) replayFinal(d effect.Decision) {
 	default: // recorded without HTTP, and the record keeps no row
 		a = x.m.config.rendered(effect.Guard{ID: x.ask.GuardID, Scope: x.ask.Scope, State: effect.Succeeded})
 	}
-	if a.BodyDropped && bodyAllowed(a.Status) {
-		a = withoutBody(a, x.ask.GuardID)
-		x.w.Header().Set(HeaderBody, "not-kept")
-	}
 	h := x.w.Header()
+	if packed := codings(a.Header); !unpacks(packed) && !acceptsAll(x.r.Header, packed) {
+		a.Body, a.BodyDropped = nil, true // kept, and not for this client
+	}
+	if a.BodyDropped && bodyAllowed(a.Status) {
+		if len(a.Body) == 0 {
+			a = withoutBody(a, x.ask.GuardID, stateOf(d))
+		}
+		h.Set(HeaderBody, "not-kept")
+	}
 	if !x.owner {
 		h.Set(HeaderReplayed, "true")
 	}
@@ -362,6 +373,14 @@ func (x *keyed) replayFinal(d effect.Decision) {
 		setExpires(h, x.answerEnd(x.asked))
 	}
 	writeAnswer(x.w, x.r, a)
+}
+
+// stateOf is the effect's state as far as the decision has it.
+func stateOf(d effect.Decision) effect.State {
+	if d.Guard == nil {
+		return ""
+	}
+	return d.Guard.State
 }
 
 // pointer answers with the state of an effect that is not final yet.

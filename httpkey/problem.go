@@ -135,8 +135,7 @@ func ParseProblem(body []byte) (Problem, bool) {
 // ReadProblem reads the problem document of an answer and leaves the body as it
 // was: whoever reads it afterwards gets every byte.
 func ReadProblem(resp *http.Response) (Problem, bool) {
-	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if err != nil || media != ProblemType || resp.Body == nil {
+	if !isProblem(resp.Header) || resp.Body == nil {
 		return Problem{}, false
 	}
 	head, err := io.ReadAll(io.LimitReader(resp.Body, maxProblemBytes))
@@ -146,6 +145,11 @@ func ReadProblem(resp *http.Response) (Problem, bool) {
 		return Problem{}, false
 	}
 	return ParseProblem(head)
+}
+
+func isProblem(h http.Header) bool {
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && media == ProblemType
 }
 
 type splicedBody struct {

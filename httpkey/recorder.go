@@ -2,17 +2,22 @@ package httpkey
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/retryproof/retryproof/effect"
 )
 
 // recorder is the http.ResponseWriter of a keyed handler. It holds the answer
 // until it is recorded; when the handler flushes, or the body outgrows the cap, it
-// starts to send and goes on recording.
+// starts to send and goes on recording. Where the connection cannot flush, a flush
+// does nothing.
 //
 // A client that went away does not show: writes succeed and are recorded, since
 // the effect is under way and its answer will be asked for again.
@@ -22,8 +27,11 @@ type recorder struct {
 	shown     http.Header // what of the handler's is in the connection's header
 	header    http.Header // what the handler sees and changes
 	limit     int
+	head      bool        // the request is a HEAD: no body is expected
 	status    int         // 0 until the handler decided
 	decided   http.Header // header at that moment, for the client
+	length    int64       // the Content-Length that the handler set; negative without one
+	written   int64       // what it wrote of it
 	body      []byte
 	dropped   bool // the body outgrew the limit; body holds nothing any more
 	sent      bool // the header went to the client
@@ -36,7 +44,7 @@ func newRecorder(w http.ResponseWriter, limit int) *recorder {
 	if len(w.Header()) > 0 {
 		base, header = w.Header().Clone(), w.Header().Clone()
 	}
-	return &recorder{w: w, base: base, shown: base, header: header, limit: limit}
+	return &recorder{w: w, base: base, shown: base, header: header, limit: limit, length: -1}
 }
 
 // Header implements http.ResponseWriter.
@@ -60,6 +68,13 @@ func (r *recorder) WriteHeader(status int) {
 		return
 	}
 	r.status, r.decided = status, r.header.Clone()
+	if text := r.decided.Get("Content-Length"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if r.length = n; err != nil || n < 0 {
+			r.length = -1
+			r.decided.Del("Content-Length") // as net/http does
+		}
+	}
 }
 
 // Write implements http.ResponseWriter.
@@ -85,6 +100,10 @@ func (r *recorder) record(p []byte) error {
 	if !bodyAllowed(r.status) {
 		return http.ErrBodyNotAllowed
 	}
+	if r.length >= 0 && int64(len(p)) > r.length-r.written {
+		return http.ErrContentLength // as net/http does: the client could not read it
+	}
+	r.written += int64(len(p))
 	if r.dropped || len(p) == 0 {
 		return nil
 	}
@@ -103,17 +122,40 @@ func (r *recorder) record(p []byte) error {
 func (r *recorder) Flush() { _ = r.FlushError() }
 
 // FlushError is what http.ResponseController calls: from now on the answer is
-// streamed.
+// streamed. It is http.ErrNotSupported, and the answer is held as before, when an
+// outer handler's writer cannot flush.
 func (r *recorder) FlushError() error {
+	if !flushes(r.w) {
+		return fmt.Errorf("httpkey: the writer of an outer handler cannot flush: %w", http.ErrNotSupported)
+	}
 	if r.status == 0 {
 		r.WriteHeader(http.StatusOK)
 	}
 	r.sniff(nil)
 	r.send()
-	if r.clientErr == nil {
-		r.clientErr = http.NewResponseController(r.w).Flush()
+	if r.clientErr != nil {
+		return nil
 	}
+	err := http.NewResponseController(r.w).Flush()
+	if errors.Is(err, http.ErrNotSupported) { // further out: the client is still there
+		return err
+	}
+	r.clientErr = err
 	return nil
+}
+
+// flushes reports a writer that http.ResponseController can flush.
+func flushes(w http.ResponseWriter) bool {
+	for {
+		switch out := w.(type) {
+		case interface{ FlushError() error }, http.Flusher:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = out.Unwrap()
+		default:
+			return false
+		}
+	}
 }
 
 // Hijack refuses: an answer that does not pass through here cannot be recorded.
@@ -142,6 +184,26 @@ func (r *recorder) finish() {
 		r.WriteHeader(http.StatusOK)
 	}
 	r.sniff(nil)
+}
+
+// cut reports a body that is shorter than the handler said: the client's connection
+// is cut, and a repeat must not get for whole what is not.
+func (r *recorder) cut() bool {
+	return !r.head && bodyAllowed(r.status) && r.written < r.length
+}
+
+// answer is what the recorder has seen, as it is stored.
+func (r *recorder) answer() effect.Answer {
+	a := effect.Answer{Status: r.status, Header: recordable(r.changed()), Body: r.body, BodyDropped: r.dropped || r.cut()}
+	if a.BodyDropped {
+		a.Body = nil
+	}
+	return a
+}
+
+// given is the answer as the handler gave it, with all of its headers.
+func (r *recorder) given() effect.Answer {
+	return effect.Answer{Status: r.status, Header: r.decided, Body: r.body, BodyDropped: r.dropped}
 }
 
 // trailers hands over what the handler set after the body for the end of the

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,29 +47,37 @@ func TestHandlersWordCountsMoreThanItsStatus(t *testing.T) {
 
 func TestEveryStatusIsClassifiedByTheWrittenRule(t *testing.T) {
 	t.Parallel()
-	want := map[httpkey.Ending]string{
-		httpkey.EndSucceeded: "200 201 202 203 204 205 206 207 208 226 300 301 302 303 304",
-		httpkey.EndFailed:    "402 404 409 410 412 416 422 423 424 451",
-		httpkey.EndNotDone:   "307 308 400 401 403 405 406 411 413 414 415 417 421 425 426 428 429 431",
+	type rule struct {
+		list                     string
+		fresh, begun, comesAgain httpkey.Ending // comesAgain: with a Retry-After, not begun
 	}
-	for status := 100; status < 600; status++ {
-		if http.StatusText(status) == "" {
-			continue
+	const unknown, free, done, failed = httpkey.EndUnknown, httpkey.EndNotDone, httpkey.EndSucceeded, httpkey.EndFailed
+	rules := []rule{
+		{"200 201 203 204 205 206 207 208 226 299 304", done, done, done},
+		{"300 301 302 303", unknown, done, unknown},
+		{"402 404 409 410 412 416 422 423 451", failed, failed, unknown},
+		{"424", failed, unknown, unknown},
+		{"307 308 400 401 403 405 406 411 413 414 415 417 421 425 426 428 429 431", free, unknown, free},
+	}
+	header := map[string][]string{"Retry-After": {"1"}}
+	for status := 100; status < 1000; status++ {
+		expect := rule{fresh: unknown, begun: unknown, comesAgain: unknown}
+		if status != 202 && status/100 == 2 {
+			expect = rules[0]
 		}
-		expect := httpkey.EndUnknown
-		for end, list := range want {
-			if strings.Contains(list, itoa(status)) {
-				expect = end
+		for _, r := range rules {
+			if slices.Contains(strings.Fields(r.list), itoa(status)) {
+				expect = r
 			}
 		}
-		if got := httpkey.DefaultClassify(status, false); got != expect {
-			t.Errorf("%d: got %d, want %d", status, got, expect)
+		if got := httpkey.DefaultClassify(effect.Answer{Status: status}, false); got != expect.fresh {
+			t.Errorf("%d: got %d, want %d", status, got, expect.fresh)
 		}
-		if expect == httpkey.EndNotDone {
-			expect = httpkey.EndUnknown
+		if got := httpkey.DefaultClassify(effect.Answer{Status: status}, true); got != expect.begun {
+			t.Errorf("%d after begun: got %d, want %d", status, got, expect.begun)
 		}
-		if got := httpkey.DefaultClassify(status, true); got != expect {
-			t.Errorf("%d after begun: got %d, want %d", status, got, expect)
+		if got := httpkey.DefaultClassify(effect.Answer{Status: status, Header: header}, false); got != expect.comesAgain {
+			t.Errorf("%d with Retry-After: got %d, want %d", status, got, expect.comesAgain)
 		}
 	}
 }
