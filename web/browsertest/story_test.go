@@ -145,6 +145,38 @@ func TestTheStoryFitsANarrowDarkScreen(t *testing.T) {
 		t.Errorf("the diagram does not scroll inside its box: %v", err)
 	}
 	p.screenshot("story-narrow")
+	p.do(chromedp.EmulateViewport(320, 740))
+	p.noSideways()
+	wide, err := evaluate[float64](p, `document.querySelector('#events tbody td:last-child').getBoundingClientRect().width`)
+	if err != nil || wide < 240 {
+		t.Errorf("what happened is %v pixels wide of 320, want at least 240: %v", wide, err)
+	}
+	p.screenshot("story-320")
+}
+
+// An empty header names nothing, and two landmarks of one name cannot be told apart.
+func TestTheStorysHeadersAndLandmarksHaveNamesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	p := openTab(t, s.URL+"/story")
+	for _, branch := range []string{"main", "six-ways"} {
+		if branch != "main" {
+			p.choose(branch)
+		}
+		p.awaitStory(branch)
+		got, err := evaluate[[]string](p, `(() => {
+		  const empty = [...document.querySelectorAll('th')].filter((e) => !e.textContent.trim()).map((e) => 'an empty header in ' + e.closest('table').id);
+		  const name = (e) => e.ariaLabel ?? document.getElementById(e.getAttribute('aria-labelledby'))?.textContent;
+		  const names = [...document.querySelectorAll('section[aria-labelledby], section[aria-label], [role=region]')].filter((e) => e.getClientRects().length).map(name);
+		  return empty.concat(names.filter((n, i) => !n || names.indexOf(n) !== i).map((n) => 'landmark ' + n));
+		})()`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) > 0 {
+			t.Errorf("%s: got %v, want none", branch, got)
+		}
+	}
 }
 
 func TestThePhoneAndTheStoryLeadToEachOther(t *testing.T) {

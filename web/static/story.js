@@ -140,7 +140,7 @@ const KEYS = { ArrowLeft: () => step - 1, ArrowRight: () => step + 1, Home: () =
 function listen() {
   for (const box of document.querySelectorAll('.wide')) { // scrolled with the keyboard
     box.tabIndex = 0;
-    box.role = 'region';
+    box.role = 'group'; // the section around it is the landmark
     box.ariaLabel = box.parentElement.querySelector('h2').textContent;
   }
   at('choose').addEventListener('submit', (e) => { e.preventDefault(); readForm(); play(); });

@@ -55,8 +55,9 @@ export function events(rows, pick) {
     const button = element('button', { type: 'button', class: 'link', 'aria-label': `Step to event ${r.n}` }, String(r.n));
     button.addEventListener('click', () => pick(r.n));
     const first = rows[i - 1]?.n !== r.n;
-    return element('tr', { 'data-n': r.n, class: first ? 'first' : undefined }, element('th', { scope: 'row' }, ...(first ? [button] : [])),
-      ...[clock(r.at), r.where, r.what].map((c) => element('td', {}, c)));
+    const head = first ? element('th', { scope: 'row', role: 'rowheader' }, button) : element('td', { role: 'cell' });
+    return element('tr', { 'data-n': r.n, class: first ? 'first' : undefined, role: 'row' }, head,
+      ...[clock(r.at), r.where, r.what].map((c) => element('td', { role: 'cell' }, c)));
   }));
 }
 
