@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/httpkey"
 	"github.com/retryproof/retryproof/inbox"
 	"github.com/retryproof/retryproof/outbox"
@@ -109,9 +110,9 @@ func refuse(w http.ResponseWriter, code retryproof.Code, why string) {
 	httpkey.ProblemOf(retryproof.Refused(code, why, nil)).Write(w)
 }
 
-// watchOutbox shows what waits in the outbox.
-func watchOutbox(m *promMetrics, store outbox.Store) {
-	read := func(pick func(outbox.Stats) int64) func() float64 {
+// watchOutbox shows what waits in the outbox, and for how long.
+func watchOutbox(m *promMetrics, store outbox.Store, times clock.Clock) {
+	read := func(pick func(outbox.Stats) float64) func() float64 {
 		return func() float64 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
@@ -119,11 +120,17 @@ func watchOutbox(m *promMetrics, store outbox.Store) {
 			if err != nil {
 				return -1
 			}
-			return float64(pick(stats))
+			return pick(stats)
 		}
 	}
-	m.gauge("retryproof_outbox_waiting", read(func(s outbox.Stats) int64 { return s.Waiting }))
-	m.gauge("retryproof_outbox_parked", read(func(s outbox.Stats) int64 { return s.Parked }))
+	m.gauge("retryproof_outbox_waiting", read(func(s outbox.Stats) float64 { return float64(s.Waiting) }))
+	m.gauge("retryproof_outbox_parked", read(func(s outbox.Stats) float64 { return float64(s.Parked) }))
+	m.gauge("retryproof_outbox_oldest_seconds", read(func(s outbox.Stats) float64 {
+		if s.OldestAt.IsZero() {
+			return 0
+		}
+		return max(0, times.Now().Sub(s.OldestAt).Seconds())
+	}))
 }
 
 // watchParked shows how many messages the workers have set aside.

@@ -62,6 +62,8 @@ func redacted(url string) string {
 type openedQueue struct {
 	queue.Queue
 	close func() error
+	// stored tells how many messages and bytes it holds; nil when it does not say.
+	stored func(ctx context.Context) (messages, bytes uint64, err error)
 }
 
 // openQueue opens the queue that the URL names; an empty one starts the embedded

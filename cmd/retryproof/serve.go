@@ -271,8 +271,9 @@ func (c *serveCommand) compose(ctx context.Context, log *slog.Logger, tokens tok
 			}
 		}
 	}
-	watchOutbox(metrics, stores.Outbox)
+	watchOutbox(metrics, stores.Outbox, clock.System())
 	watchParked(metrics, stores.ParkedMessages)
+	watchQueue(metrics, q)
 	s.loops = s.system.Loops()
 	s.handler, err = c.shed(arrivals, metrics, c.mount(s.system, outside, metrics, tokens))
 	return s, err

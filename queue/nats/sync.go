@@ -53,6 +53,11 @@ func VerifySync(ctx context.Context, system *natsgo.Conn) error {
 	return errors.Join(errs...)
 }
 
+// VerifySync is [VerifySync] on the queue's own connection: an error unless the
+// servers say that they sync every write, which only a connection of the system
+// account hears.
+func (q *Queue) VerifySync(ctx context.Context) error { return VerifySync(ctx, q.nc) }
+
 // unsyncedServer returns what is unsafe about the server that sent the answer.
 func unsyncedServer(answer []byte) (unsafe, err error) {
 	var a struct {
