@@ -254,42 +254,6 @@ func TestTwoProcessesShareTheWorkAndKeepTheOrder(t *testing.T) {
 	}
 }
 
-func TestFinishedMessagesAreRemovedAfterTheWindowAndOthersStay(t *testing.T) {
-	t.Parallel()
-	srv := start(t, embedded.Config{Dir: t.TempDir()})
-	q := dial(t, srv, nats.Config{DedupWindow: 400 * time.Millisecond, MaxWait: 20 * time.Millisecond})
-	for i := range 50 {
-		send(t, q, message(fmt.Sprintf("m%d", i), fmt.Sprintf("g%d", i)))
-	}
-	finishAll(t, q, 50)
-	send(t, q, message("kept", "g"))
-	js, err := jetstream.New(connect(t, srv))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var held []queue.Delivery
-	stored := func() uint64 {
-		ds, err := q.Receive(t.Context(), 1) // the trim runs here
-		if err != nil {
-			t.Fatal(err)
-		}
-		held = append(held, ds...)
-		s, err := js.Stream(t.Context(), "RETRYPROOF_EVENTS")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s.CachedInfo().State.Msgs
-	}
-	until(t, "the finished messages to be removed", func() bool { return stored() == 1 })
-	if len(held) != 1 || held[0].ID != "kept" {
-		t.Fatalf("delivered: got %v, want the message that was not finished", held)
-	}
-	if _, err := q.Finish(t.Context(), held[0]); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the last message to be removed", func() bool { return stored() == 0 })
-}
-
 func TestForeignMessageIsAnErrorThatIsSeen(t *testing.T) {
 	t.Parallel()
 	srv := start(t, embedded.Config{Dir: t.TempDir()})

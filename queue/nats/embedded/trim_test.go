@@ -163,7 +163,7 @@ func receive(t testing.TB, q *nats.Queue) queue.Delivery {
 
 func finish(t testing.TB, q *nats.Queue, d queue.Delivery) {
 	t.Helper()
-	if err := q.Finish(t.Context(), d); err != nil {
-		t.Fatal(err)
+	if deleted, err := q.Finish(t.Context(), d); !deleted || err != nil {
+		t.Fatalf("Finish(%q): got %v, %v, want true", d.ID, deleted, err)
 	}
 }
