@@ -92,16 +92,39 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // OutcomeOf says what an error tells about the effect: nil is Done, an [*Error]
-// says it itself, anything else is Unknown.
+// says it itself, an error that wraps one says what it says, and anything else is
+// Unknown. Several errors in one ([errors.Join]) are what all of them say alike, else
+// Unknown: a refused note beside a call without an answer does not tell of the call.
 func OutcomeOf(err error) Outcome {
-	if err == nil {
+	switch e := err.(type) {
+	case nil:
 		return Done
-	}
-	var e *Error
-	if errors.As(err, &e) {
+	case *Error:
+		if e == nil {
+			return Unknown
+		}
 		return e.Outcome
+	case interface{ Unwrap() error }:
+		if cause := e.Unwrap(); cause != nil {
+			return OutcomeOf(cause)
+		}
+	case interface{ Unwrap() []error }:
+		return outcomeOfAll(e.Unwrap())
 	}
 	return Unknown
+}
+
+func outcomeOfAll(errs []error) Outcome {
+	if len(errs) == 0 {
+		return Unknown
+	}
+	first := errs[0]
+	for _, err := range errs {
+		if err == nil || OutcomeOf(err) != OutcomeOf(first) {
+			return Unknown
+		}
+	}
+	return OutcomeOf(first)
 }
 
 // CodeOf returns the code of the first [*Error] in err's chain, or "".

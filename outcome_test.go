@@ -22,7 +22,12 @@ func TestWhatNobodyClassifiedIsUnknown(t *testing.T) {
 		{"zero Error", &retryproof.Error{}, retryproof.Unknown, ""},
 		{"refused", refused, retryproof.NotDone, retryproof.CodeTooLate},
 		{"wrapped", fmt.Errorf("a: %w", fmt.Errorf("b: %w", refused)), retryproof.NotDone, retryproof.CodeTooLate},
-		{"joined", errors.Join(errors.New("x"), refused), retryproof.NotDone, retryproof.CodeTooLate},
+		{"joined with a plain one", errors.Join(errors.New("x"), refused), retryproof.Unknown, retryproof.CodeTooLate},
+		{"a plain one comes last", errors.Join(refused, errors.New("x")), retryproof.Unknown, retryproof.CodeTooLate},
+		{"joined with done", errors.Join(refused, &retryproof.Error{Outcome: retryproof.Done}), retryproof.Unknown, retryproof.CodeTooLate},
+		{"joined, all alike", errors.Join(refused, nil, fmt.Errorf("a: %w", refused)), retryproof.NotDone, retryproof.CodeTooLate},
+		{"two verbs", fmt.Errorf("%w: %w", errors.New("x"), refused), retryproof.Unknown, retryproof.CodeTooLate},
+		{"joined below a word of its own", retryproof.Refused(retryproof.CodeInvalid, "m", errors.Join(errors.New("x"), refused)), retryproof.NotDone, retryproof.CodeInvalid},
 		{"the outermost decides", &retryproof.Error{Code: retryproof.CodeUnknown, Err: refused}, retryproof.Unknown, retryproof.CodeUnknown},
 		{"done", &retryproof.Error{Outcome: retryproof.Done, Code: retryproof.CodeInvalid}, retryproof.Done, retryproof.CodeInvalid},
 	} {

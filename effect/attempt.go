@@ -2,9 +2,9 @@ package effect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -13,7 +13,8 @@ import (
 
 // Attempt is one owner's run of one effect. It ends with exactly one of Finish,
 // Unknown and Release; an attempt that ends with none goes stale and is taken
-// over or swept. Not safe for concurrent use.
+// over or swept. Not safe for concurrent use, but for Key, Begin, NothingDone, Begun and Ended: a
+// handler may go on in a goroutine of its own when nobody waits for it any more.
 type Attempt struct {
 	engine   *Engine
 	request  Request
@@ -22,9 +23,9 @@ type Attempt struct {
 	guard    Guard
 	adopted  bool // claim and guard were an earlier owner's
 	tookOver bool // … who may have run
-	begun    bool
-	ended    bool
-	result   Decision
+	begun    atomic.Bool
+	within   atomic.Pointer[Settle]   // what a transaction of the caller's was given; see FinishWith
+	ended    atomic.Pointer[Decision] // how, once it is
 }
 
 // ID names the effect.
@@ -48,19 +49,30 @@ func (a *Attempt) Until() time.Time { return a.until }
 // Key derives the name of an outside call from the effect's id, the same for
 // every attempt: a.Key("charge"). Asking for it marks the attempt as begun.
 func (a *Attempt) Key(parts ...string) string {
-	a.begun = true
+	a.begun.Store(true)
 	return a.request.GuardID.Sub(parts...)
 }
 
 // Begin marks that something outside may have happened from now on.
-func (a *Attempt) Begin() { a.begun = true }
+func (a *Attempt) Begin() { a.begun.Store(true) }
+
+// NothingDone takes back Begin and Key: no outside call of this attempt was taken, for
+// certain, as when there was no connection or the other side refused before it looked.
+// An error of run that says NotDone then frees the key. A later Begin or Key counts
+// again.
+func (a *Attempt) NothingDone() { a.begun.Store(false) }
 
 // Begun reports whether something outside may have happened: Key or Begin was
-// called, or an earlier owner vanished.
-func (a *Attempt) Begun() bool { return a.begun || a.tookOver }
+// called and not taken back, or an earlier owner vanished.
+func (a *Attempt) Begun() bool { return a.begun.Load() || a.tookOver }
 
 // Ended reports whether the attempt was ended, and how.
-func (a *Attempt) Ended() (Decision, bool) { return a.result, a.ended }
+func (a *Attempt) Ended() (Decision, bool) {
+	if d := a.ended.Load(); d != nil {
+		return *d, true
+	}
+	return Decision{}, false
+}
 
 // Context is ctx without its cancellation, bounded by the attempt's deadline: a
 // caller that goes away does not stop what it has started (case 8).
@@ -91,26 +103,41 @@ type Finish struct {
 // Finish settles the effect: the guard, postings, events and the claim's
 // completion in one transaction. The decision is Replay with the answer; when
 // the attempt was taken over meanwhile nothing was written and the decision is
-// what the record says.
+// what the record says. After FinishWith it only finds out whether that transaction
+// has committed: f is not used, and the decision is Pointer when it has not.
 //
 // An error is Unknown: the effect stands and nobody recorded it yet; the guard
-// stays PENDING and is swept.
+// stays PENDING and is swept. When the store refused f as such its cause says
+// CodeInvalid: end the attempt with another Finish, or with Unknown.
 func (a *Attempt) Finish(ctx context.Context, f Finish) (Decision, error) {
+	if a.within.Load() != nil {
+		return a.end(ctx, a.unknown())
+	}
+	s, err := a.settlement(f)
+	if err != nil {
+		return Decision{}, notRecorded(err)
+	}
+	return a.end(ctx, s)
+}
+
+// settlement is what Finish asks of the store.
+func (a *Attempt) settlement(f Finish) (Settle, error) {
 	if f.State != Succeeded && f.State != Failed {
-		return Decision{}, &retryproof.Error{Code: retryproof.CodeInvalid, Message: "effect: Finish takes Succeeded or Failed"}
+		return Settle{}, retryproof.Refused(retryproof.CodeInvalid, "effect: Finish takes Succeeded or Failed", nil)
 	}
 	answer := f.Answer
+	answer.State = f.State
 	now := a.engine.config.Clock.Now()
-	return a.end(ctx, Settle{ID: a.request.GuardID, From: []State{Pending, Unknown}, To: f.State, By: a.owner, Fenced: true,
+	return Settle{ID: a.request.GuardID, From: []State{Pending, Unknown}, To: f.State, By: a.owner, Fenced: true,
 		Now: now, Result: f.Result, Row: f.Row, Postings: f.Postings, Events: f.Events,
-		Claim: &Completion{Scope: a.request.Scope, Owner: a.owner, Answer: &answer, ExpiresAt: now.Add(a.engine.config.AnswerTTL)}})
+		Claim: &Completion{Scope: a.request.Scope, Owner: a.owner, Answer: &answer, ExpiresAt: now.Add(a.engine.config.AnswerTTL)}}, nil
 }
 
 // Unknown records that the outcome is not known: the guard becomes UNKNOWN, the
 // claim a pointer to it, and a resolver may ask at once. The decision is Pointer,
-// or what the record says when the attempt was taken over.
+// or what the record says when the attempt was taken over, or when a transaction of
+// FinishWith has committed.
 func (a *Attempt) Unknown(ctx context.Context) (Decision, error) {
-	a.engine.saw(SawUnknown, a.request)
 	return a.end(ctx, a.unknown())
 }
 
@@ -122,49 +149,62 @@ func (a *Attempt) unknown() Settle {
 
 // Release undoes the claim and the guard because nothing was done: the same key
 // may be sent again and then runs as a first request. It reports false, and
-// leaves the guard, when the attempt was taken over, and when evidence is kept beside
-// the guard: somebody has seen that something was done. End it with Unknown then. Call it only when nothing
-// outside can have happened.
+// leaves the guard, when the attempt was taken over, when a transaction of FinishWith
+// has committed, and when evidence is kept beside the guard: somebody has seen that
+// something was done. End it with Unknown then. Call it only when nothing outside can
+// have happened.
 func (a *Attempt) Release(ctx context.Context) (bool, error) {
 	ctx, cancel := a.engine.writeContext(ctx)
 	defer cancel()
 	var gone bool
-	err := a.engine.retry(ctx, func() (err error) {
+	err := a.engine.retry(ctx, a.request, func() (err error) {
 		gone, err = a.engine.store.Release(ctx, Release{Scope: a.request.Scope, GuardID: a.request.GuardID, Owner: a.owner})
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
-	a.ended = true
-	if gone {
+	a.ended.Store(&Decision{})
+	switch {
+	case gone:
 		a.engine.saw(SawReleased, a.request)
-	} else {
+	case a.within.Load() == nil:
 		a.engine.saw(SawFenced, a.request)
 	}
 	return gone, nil
 }
 
-// end settles and answers from the record when another owner was faster.
+// end settles, and answers from the record when another owner was faster, or this one
+// itself, by a transaction of its own.
 func (a *Attempt) end(ctx context.Context, s Settle) (Decision, error) {
-	out, err := a.engine.Settle(ctx, s)
+	out, err := a.engine.settle(ctx, a.request, s)
 	if err != nil {
-		return Decision{}, err
+		return Decision{}, notRecorded(err)
 	}
 	d := Decision{Guard: out.Guard}
-	switch {
+	switch g := out.Guard; {
+	case !out.Moved && g != nil && g.SettledBy == a.owner && g.State.Final():
+		if _, before := a.Ended(); !before {
+			a.engine.saw(SawSettled, a.request)
+		}
+		if own := a.within.Load(); own != nil && own.To == g.State {
+			d.Verdict, d.State, d.Answer = Replay, g.State, own.Claim.Answer
+		} else if d, err = a.fromRecord(ctx); err != nil {
+			return Decision{}, err
+		}
 	case !out.Moved:
 		a.engine.saw(SawFenced, a.request)
 		if d, err = a.fromRecord(ctx); err != nil {
 			return Decision{}, err
 		}
 	case s.To == Unknown:
-		d.Verdict = Pointer
+		a.engine.saw(SawUnknown, a.request)
+		d.Verdict, d.State = Pointer, Unknown
 	default:
-		d.Verdict, d.Answer = Replay, s.Claim.Answer
+		d.Verdict, d.State, d.Answer = Replay, s.To, s.Claim.Answer
 		a.engine.saw(SawSettled, a.request)
 	}
-	a.ended, a.result = true, d
+	a.ended.Store(&d)
 	return d, nil
 }
 
@@ -174,19 +214,19 @@ func (a *Attempt) fromRecord(ctx context.Context) (Decision, error) {
 	ctx, cancel := e.writeContext(ctx)
 	defer cancel()
 	var seen Seen
-	err := e.retry(ctx, func() (err error) {
+	err := e.retry(ctx, a.request, func() (err error) {
 		seen, err = e.store.Look(ctx, Look{Scope: a.request.Scope, GuardID: a.request.GuardID, Now: e.config.Clock.Now()})
 		return err
 	})
 	if err != nil {
-		return Decision{}, err
+		return Decision{}, notRecorded(err)
 	}
 	d := Next(seen, a.owner, a.request.Fingerprint, e.config.Clock.Now(), e.policy)
 	switch d.Verdict {
 	case Run, Takeover, Abandon, Broken: // another owner is between two writes
 		d.Verdict, d.RetryAfter, d.CompleteClaim = Busy, time.Second, false
 	}
-	e.completeClaim(ctx, a, d) // whoever settled the guard may not know of this claim
+	e.tidyClaim(ctx, a, d) // whoever settled the guard may not know of this claim
 	return d, nil
 }
 
@@ -198,18 +238,29 @@ func (a *Attempt) fromRecord(ctx context.Context) (Decision, error) {
 // Attempts use it through Finish and Unknown; resolvers and webhooks, which act on
 // evidence, call it themselves.
 func (e *Engine) Settle(ctx context.Context, s Settle) (Settled, error) {
+	r := Request{GuardID: s.ID}
+	if s.Claim != nil {
+		r.Scope = s.Claim.Scope
+	}
+	out, err := e.settle(ctx, r, s)
+	if err != nil {
+		return Settled{}, notRecorded(err)
+	}
+	return out, nil
+}
+
+func (e *Engine) settle(ctx context.Context, r Request, s Settle) (Settled, error) {
 	ctx, cancel := e.writeContext(ctx)
 	defer cancel()
 	var out Settled
 	lost := false
-	err := e.retry(ctx, func() (err error) {
+	err := e.retry(ctx, r, func() (err error) {
 		out, err = e.store.Settle(ctx, s)
 		lost = lost || err != nil && retryproof.OutcomeOf(err) == retryproof.Unknown
 		return err
 	})
 	if err != nil {
-		return Settled{}, &retryproof.Error{Code: retryproof.CodeUnknown, RetryAfter: time.Second,
-			Message: "the outcome could not be recorded", Hint: "send it again with the same key", Err: err}
+		return Settled{}, err
 	}
 	if lost && !out.Moved && out.Guard != nil && out.Guard.SettledBy == s.By && out.Guard.State == s.To {
 		out.Moved = true
@@ -217,12 +268,27 @@ func (e *Engine) Settle(ctx context.Context, s Settle) (Settled, error) {
 	return out, nil
 }
 
+// notRecorded says that the effect stands and nobody recorded it, or that nobody
+// knows whether it is recorded.
+func notRecorded(err error) error {
+	hint := "send it again with the same key"
+	if refusedAsSuch(err) {
+		hint = "a repeat cannot help: what was to be recorded is not valid"
+	}
+	return &retryproof.Error{Code: retryproof.CodeUnknown, RetryAfter: time.Second, Message: "the outcome could not be recorded", Hint: hint, Err: err}
+}
+
+// refusedAsSuch reports that a store refused a settlement for good.
+func refusedAsSuch(err error) bool {
+	return retryproof.OutcomeOf(err) == retryproof.NotDone && retryproof.CodeOf(err) == retryproof.CodeInvalid
+}
+
 // Lease takes an UNKNOWN guard, or a PENDING one whose owner is stale, for a
 // resolver: it becomes UNKNOWN and the token's until now + lease. False when
 // somebody else was faster.
 func (e *Engine) Lease(ctx context.Context, g Guard, token string, lease time.Duration) (Guard, bool, error) {
 	var seen Seen
-	err := e.retry(ctx, func() (err error) {
+	err := e.retry(ctx, Request{Scope: g.Scope, GuardID: g.ID}, func() (err error) {
 		now := e.config.Clock.Now()
 		seen, err = e.store.Adopt(ctx, Adopt{Scope: g.Scope, GuardID: g.ID, Fingerprint: g.Fingerprint, GuardFrom: g.Owner,
 			Owner: token, Now: now, Until: now.Add(lease), Margin: e.config.Margin, To: Unknown, GuardOnly: true})
@@ -248,6 +314,7 @@ func (e *Engine) Rewrite(ctx context.Context, g Guard, answer Answer) (bool, err
 	if !c.Fingerprint.Same(g.Fingerprint) {
 		return false, nil // a reused key's; see Next
 	}
+	answer.State = g.State
 	done := Completion{Scope: g.Scope, Owner: c.Owner, Answer: &answer, ExpiresAt: c.ExpiresAt}
 	switch {
 	case c.State == Complete && c.Answer == nil:
@@ -262,67 +329,4 @@ func (e *Engine) Rewrite(ctx context.Context, g Guard, answer Answer) (bool, err
 // writeContext lets a write outlive its caller, for a bounded time.
 func (e *Engine) writeContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return e.config.Clock.WithTimeout(context.WithoutCancel(ctx), e.config.WriteTimeout)
-}
-
-// Do runs one effect outside HTTP: it begins, calls run when it may, and ends the
-// attempt by what run returns. A run error that is NotDone releases the key; any
-// other is Unknown and leaves a pointer, and so does a panic, which goes on. The
-// decision tells the caller what to answer; the error is run's, or Begin's. It is
-// NotDone only when the key is free again: when an earlier or a later owner may
-// have run, run's error is wrapped as Unknown.
-func (e *Engine) Do(ctx context.Context, r Request, run func(ctx context.Context, a *Attempt) (Finish, error)) (Decision, error) {
-	d, a, err := e.Begin(ctx, r)
-	if err != nil || a == nil {
-		return d, err
-	}
-	returned := false
-	defer func() {
-		if !returned { // a panic or runtime.Goexit in run: what it did is unknown
-			_, _ = a.Unknown(ctx)
-		}
-	}()
-	runCtx, cancel := a.Context(ctx)
-	defer cancel()
-	f, err := run(NewContext(runCtx, a), a)
-	returned = true
-	if err == nil {
-		return a.Finish(ctx, f)
-	}
-	return a.endFailed(ctx, err)
-}
-
-// endFailed ends an attempt whose run returned an error.
-func (a *Attempt) endFailed(ctx context.Context, runErr error) (Decision, error) {
-	if retryproof.OutcomeOf(runErr) == retryproof.NotDone && !a.tookOver {
-		if gone, _ := a.Release(ctx); gone {
-			return Decision{}, runErr
-		}
-		// Another owner has taken over (case 18), or evidence says that something did
-		// happen: then it is not known.
-	}
-	d, err := a.Unknown(ctx)
-	return d, notReleased(runErr, err)
-}
-
-// notReleased says Unknown where NotDone would tell the caller to try with another
-// key.
-func notReleased(runErr, recordErr error) error {
-	if retryproof.OutcomeOf(runErr) != retryproof.NotDone && recordErr == nil {
-		return runErr
-	}
-	return &retryproof.Error{Code: retryproof.CodeUnknown, RetryAfter: time.Second, Message: "this attempt failed and the outcome is not known",
-		Hint: "send it again with the same key", Err: errors.Join(runErr, recordErr)}
-}
-
-type contextKey struct{}
-
-// NewContext hands the attempt to whoever runs below.
-func NewContext(ctx context.Context, a *Attempt) context.Context {
-	return context.WithValue(ctx, contextKey{}, a)
-}
-
-// FromContext returns the attempt that runs, nil outside one.
-func FromContext(ctx context.Context) *Attempt {
-	a, _ := ctx.Value(contextKey{}).(*Attempt)
-	return a
 }

@@ -2,6 +2,7 @@ package effect
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -19,7 +20,11 @@ type Engine struct {
 // New returns an engine on a store, or everything that is wrong with the
 // configuration.
 func New(store Store, config Config) (*Engine, error) {
-	if err := config.Validate(); err != nil {
+	err := config.Validate()
+	if store == nil {
+		err = errors.Join(errors.New("effect: the store is nil"), err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	config = config.withDefaults()
@@ -56,10 +61,13 @@ type Request struct {
 // A request whose own deadline has passed, while it waited or while the store was
 // slow, is answered but never runs.
 //
-// Errors are NotDone: CodeTooLate when the request is older than its deadline,
-// CodeInvalid, CodeExceeds when a condition of the row fails, or CodeUnavailable when the guard cannot be reached; nothing ran.
-// One is Unknown, with CodeUnknown: the store never said whether the guard was
-// recorded, and it could not be taken back. Nothing ran yet, but a sweep may run it.
+// An error says that this request ran nothing. It is NotDone only when no other can
+// have run either: CodeInvalid, CodeExceeds when a condition of the row fails, or
+// CodeTooLate when the request was the first with its key and was taken back. It is
+// Unknown when an earlier request may have run, or what this one recorded may still be
+// swept: CodeUnavailable when the records do not answer, CodeTooLate when the request
+// is older than its deadline, CodeUnknown when it is not known whether it was recorded.
+// Keep the key and send it again.
 func (e *Engine) Begin(ctx context.Context, r Request) (Decision, *Attempt, error) {
 	now := e.config.Clock.Now()
 	if r.Arrived.IsZero() {
@@ -85,10 +93,10 @@ func (e *Engine) Begin(ctx context.Context, r Request) (Decision, *Attempt, erro
 func (e *Engine) claim(ctx context.Context, a *Attempt, seen *Seen) error {
 	r := a.request
 	lost := false
-	err := e.retry(ctx, func() (err error) {
+	err := e.retry(ctx, r, func() (err error) {
 		now := e.config.Clock.Now()
 		if now.After(a.until) {
-			return e.tooLate(r)
+			return e.tooLate(r, retryproof.NotDone)
 		}
 		*seen, err = e.store.Begin(ctx, Begin{Scope: r.Scope, GuardID: r.GuardID, Fingerprint: r.Fingerprint,
 			Owner: a.owner, Now: now, Until: a.until, Row: r.Row})
@@ -98,29 +106,37 @@ func (e *Engine) claim(ctx context.Context, a *Attempt, seen *Seen) error {
 	switch {
 	case err == nil:
 		return nil
-	case lost && !e.undo(ctx, a):
-		// The guard may be there and nobody could take it back: a takeover or the
-		// sweep will run it. The caller must keep the key.
-		return &retryproof.Error{Code: retryproof.CodeUnknown, RetryAfter: time.Second, Err: err,
-			Message: "it is not known whether the request was recorded", Hint: "send it again with the same key"}
+	case !lost: // nothing of this request is there; what is there nobody has seen
+		return unavailable(err, retryproof.Unknown)
+	case !e.undo(ctx, a):
+		return perhapsRecorded(err)
 	}
-	return unavailable(err)
+	return unavailable(err, retryproof.NotDone) // there is no guard, so nobody ran
+}
+
+// perhapsRecorded says that the guard may be there and nobody could take it back: a
+// takeover or the sweep will run it. The caller must keep the key.
+func perhapsRecorded(err error) error {
+	return &retryproof.Error{Code: retryproof.CodeUnknown, RetryAfter: time.Second, Err: err,
+		Message: "it is not known whether the request was recorded", Hint: "send it again with the same key"}
 }
 
 // undo takes back what this attempt claimed, on the condition that it is still
-// its own, and reports whether the store answered. Failing leaves a claim that
-// goes stale.
+// its own, and reports whether its guard is gone. Failing leaves a claim that goes
+// stale.
 func (e *Engine) undo(ctx context.Context, a *Attempt) bool {
 	ctx, cancel := e.writeContext(ctx)
 	defer cancel()
-	_, err := e.store.Release(ctx, Release{Scope: a.request.Scope, GuardID: a.request.GuardID, Owner: a.owner})
-	return err == nil
+	gone, err := e.store.Release(ctx, Release{Scope: a.request.Scope, GuardID: a.request.GuardID, Owner: a.owner})
+	return err == nil && gone
 }
 
-func (e *Engine) tooLate(r Request) error {
+// tooLate is NotDone only for the first request with its key: a repeat that comes too
+// late says nothing of the one before.
+func (e *Engine) tooLate(r Request, known retryproof.Outcome) error {
 	e.saw(SawTooLate, r)
-	return &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeTooLate,
-		Message: "the request waited longer than its deadline", Hint: "nothing ran; send it again with the same key"}
+	return &retryproof.Error{Outcome: known, Code: retryproof.CodeTooLate,
+		Message: "the request waited longer than its deadline", Hint: "this request ran nothing; send it again with the same key"}
 }
 
 func checkRequest(r Request) error {
@@ -147,8 +163,11 @@ func (e *Engine) decide(ctx context.Context, a *Attempt, seen Seen) (Decision, *
 		case d.Verdict == Run && !late:
 			return e.run(a, d)
 		case d.Verdict == Run && !a.tookOver:
-			e.undo(ctx, a)
-			return Decision{}, nil, e.tooLate(a.request)
+			err = e.tooLate(a.request, retryproof.NotDone)
+			if !e.undo(ctx, a) {
+				err = perhapsRecorded(err)
+			}
+			return Decision{}, nil, err
 		case (d.Verdict == Run || d.Verdict == Takeover) && late: // for a younger request
 			d.Verdict, d.CompleteClaim, d.RetryAfter = Busy, false, leaseLeft(a.until, now, e.config.Margin)
 			return e.answer(ctx, a, d)
@@ -166,26 +185,26 @@ func (e *Engine) decide(ctx context.Context, a *Attempt, seen Seen) (Decision, *
 				return Decision{}, nil, err
 			}
 		case d.Verdict == Broken && seen.Claim == nil:
-			return Decision{}, nil, e.tooLate(a.request)
+			return Decision{}, nil, e.tooLate(a.request, retryproof.Unknown)
 		case d.Verdict == Broken:
-			err = retryproof.Refused(retryproof.CodeUnavailable, "the claim points to a record that is not there", nil)
+			err = &retryproof.Error{Code: retryproof.CodeUnavailable, Message: "the claim points to a record that is not there"}
 		default:
 			return e.answer(ctx, a, d)
 		}
 		if err != nil {
-			return Decision{}, nil, unavailable(err)
+			return Decision{}, nil, unavailable(err, retryproof.Unknown)
 		}
 	}
-	return Decision{}, nil, unavailable(retryproof.Refused(retryproof.CodeConflict, "the record kept changing", nil))
+	return Decision{}, nil, unavailable(&retryproof.Error{Code: retryproof.CodeConflict, Message: "the record kept changing"}, retryproof.Unknown)
 }
 
 // answer says what the record says. A claim that this request wrote for nothing,
 // in place of one that had expired, must not stand in the way of others.
 func (e *Engine) answer(ctx context.Context, a *Attempt, d Decision) (Decision, *Attempt, error) {
-	if (d.Verdict == Mismatch || d.Verdict == Voided) && d.Claim != nil && d.Claim.State == InProgress && d.Claim.Owner == a.owner {
+	if (d.Verdict == Mismatch || d.Verdict == Voided) && a.owns(d.Claim) {
 		e.undo(ctx, a)
 	}
-	e.completeClaim(ctx, a, d)
+	e.tidyClaim(ctx, a, d)
 	e.saw(sawVerdict(d.Verdict), a.request)
 	return d, nil, nil
 }
@@ -212,13 +231,13 @@ func (e *Engine) takeOver(ctx context.Context, a *Attempt, d Decision, seen *See
 	if d.Guard != nil {
 		ask.GuardFrom, ask.To = d.Guard.Owner, d.Guard.State
 	}
-	err := e.retry(ctx, func() (err error) {
+	err := e.retry(ctx, a.request, func() (err error) {
 		ask.Now = e.config.Clock.Now()
 		*seen, err = e.store.Adopt(ctx, ask)
 		return err
 	})
 	a.adopted = err == nil && seen.Guard != nil && seen.Guard.Owner == a.owner
-	a.tookOver = a.adopted && !ask.Insert // without a guard the vanished owner had not run
+	a.tookOver = a.adopted && (!ask.Insert || pointer(d.Claim)) // without a guard the vanished owner had not run
 	return err
 }
 
@@ -241,30 +260,48 @@ func (e *Engine) lookAgain(ctx context.Context, a *Attempt, seen *Seen) error {
 	if err := e.config.Clock.Sleep(ctx, e.config.PollEvery); err != nil {
 		return err
 	}
-	return e.retry(ctx, func() (err error) {
+	return e.retry(ctx, a.request, func() (err error) {
 		*seen, err = e.store.Look(ctx, Look{Scope: a.request.Scope, GuardID: a.request.GuardID, Now: e.config.Clock.Now()})
 		return err
 	})
 }
 
-// completeClaim gives a claim that nobody else will complete what the guard says:
-// the record of an expired key, or of an owner that died after settling. Failing
-// is harmless: the next repeat does it.
-func (e *Engine) completeClaim(ctx context.Context, a *Attempt, d Decision) {
-	if !d.CompleteClaim || d.Claim == nil || (d.Verdict != Replay && d.Verdict != Pointer && d.Verdict != Busy) {
+// tidyClaim ends a claim that nobody else will end. While the guard stays, UNKNOWN or
+// final, the claim is completed with what it says: the record of an expired key, or of
+// an owner that died after settling. While another owner works on it (Busy) the guard
+// may still be released, and a pointer would then block the key: the asker's own claim
+// is given back. Failing is harmless: the next repeat does it, or the claim goes stale.
+func (e *Engine) tidyClaim(ctx context.Context, a *Attempt, d Decision) {
+	if !d.CompleteClaim || d.Claim == nil {
+		return
+	}
+	switch d.Verdict {
+	case Busy:
+		if a.owns(d.Claim) {
+			e.undo(ctx, a)
+		}
+		return
+	case Replay, Pointer:
+	default:
 		return
 	}
 	done := Completion{Scope: a.request.Scope, Owner: d.Claim.Owner, ExpiresAt: e.config.Clock.Now().Add(e.config.AnswerTTL)}
 	if d.Verdict == Replay && d.Guard != nil && a.request.Render != nil {
 		answer := a.request.Render(*d.Guard)
+		answer.State = d.Guard.State
 		done.Answer = &answer
 	}
 	_, _ = e.store.Complete(ctx, done)
 }
 
+// owns reports whether a claim is this attempt's own.
+func (a *Attempt) owns(c *Claim) bool {
+	return c != nil && c.State == InProgress && c.Owner == a.owner
+}
+
 // retry asks again after a conflict or a lost answer: every store method may be
 // repeated with the same arguments.
-func (e *Engine) retry(ctx context.Context, ask func() error) error {
+func (e *Engine) retry(ctx context.Context, r Request, ask func() error) error {
 	var err error
 	for try := range e.config.Retries + 1 {
 		if try > 0 {
@@ -276,7 +313,7 @@ func (e *Engine) retry(ctx context.Context, ask func() error) error {
 			return nil
 		}
 		if retryproof.OutcomeOf(err) == retryproof.Unknown {
-			e.config.Observe(Observation{What: SawLostCommit})
+			e.saw(SawLostCommit, r)
 		} else if retryproof.CodeOf(err) != retryproof.CodeConflict {
 			return err
 		}
@@ -307,12 +344,17 @@ func sawVerdict(v Verdict) string {
 	return SawVoid
 }
 
-// unavailable says that nothing ran. An error of the caller stays what it is.
-func unavailable(err error) error {
-	switch retryproof.CodeOf(err) {
-	case retryproof.CodeInvalid, retryproof.CodeExceeds, retryproof.CodeTooLate:
+// unavailable says that this request ran nothing, and what is known of the effect. What
+// is wrong with the request itself stays what it is.
+func unavailable(err error, known retryproof.Outcome) error {
+	message, code := "the durable record cannot be reached", retryproof.CodeUnavailable
+	var e *retryproof.Error
+	switch c := retryproof.CodeOf(err); {
+	case c == retryproof.CodeInvalid || c == retryproof.CodeExceeds:
 		return err
+	case errors.As(err, &e) && c == retryproof.CodeTooLate:
+		message, code = e.Message, c
 	}
-	return &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeUnavailable, RetryAfter: time.Second,
-		Message: "the durable record cannot be reached", Hint: "nothing ran; send it again with the same key", Err: err}
+	return &retryproof.Error{Outcome: known, Code: code, RetryAfter: time.Second,
+		Message: message, Hint: "this request ran nothing; send it again with the same key", Err: err}
 }

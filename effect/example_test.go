@@ -21,11 +21,21 @@ func Example_once() {
 	}
 	for range 3 {
 		d, err := engine.Do(context.Background(), bill, send)
-		fmt.Println(string(d.Answer.Body), err)
+		if err == nil {
+			err = d.Err() // still running, not known yet, or a key that another bill has used
+		}
+		switch {
+		case err != nil:
+			fmt.Println("keep the key, unless it says NotDone:", err)
+		case d.Answer == nil:
+			fmt.Println(d.State) // the answer has expired; d.Guard.Result is kept
+		default:
+			fmt.Println(d.State, string(d.Answer.Body))
+		}
 	}
 	// Output:
 	// sent once
-	// bill 17 <nil>
-	// bill 17 <nil>
-	// bill 17 <nil>
+	// SUCCEEDED bill 17
+	// SUCCEEDED bill 17
+	// SUCCEEDED bill 17
 }

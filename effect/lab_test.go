@@ -174,6 +174,7 @@ type shaky struct {
 	after  map[string][]error
 	// hook runs before the call of the given name and number, from 1.
 	hook map[string]func()
+	slow map[string]func()
 }
 
 func (s *shaky) failBefore(method string, errs ...error) {
@@ -185,6 +186,9 @@ func (s *shaky) failAfter(method string, errs ...error) { s.after = map[string][
 func (s *shaky) onCall(method string, n int, do func()) {
 	s.hook = map[string]func(){fmt.Sprint(method, n): do}
 }
+
+// slowAfter runs do after the first call of a method.
+func (s *shaky) slowAfter(method string, do func()) { s.slow = map[string]func(){method: do} }
 
 func (s *shaky) touches() int {
 	s.mu.Lock()
@@ -225,6 +229,10 @@ func (s *shaky) call(method string, do func() error) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if slow := s.slow[method]; slow != nil {
+		delete(s.slow, method)
+		slow()
+	}
 	return next(s.after, method)
 }
 

@@ -31,6 +31,31 @@ const (
 	Broken
 )
 
+// String names the verdict, as in "takeover".
+func (v Verdict) String() string {
+	switch v {
+	case Run:
+		return "run"
+	case Replay:
+		return "replay"
+	case Pointer:
+		return "pointer"
+	case Busy:
+		return "busy"
+	case Mismatch:
+		return "mismatch"
+	case Voided:
+		return "voided"
+	case Takeover:
+		return "takeover"
+	case Abandon:
+		return "abandon"
+	case Broken:
+		return "broken"
+	}
+	return "no verdict"
+}
+
 // Rerun says when an effect may be run again after its owner vanished.
 type Rerun int
 
@@ -56,6 +81,9 @@ type Policy struct {
 // Decision is the machine's output.
 type Decision struct {
 	Verdict Verdict
+	// State is the effect's, as far as it is known: Succeeded or Failed with Replay.
+	// Empty for Mismatch, and when only a claim without an answer was read.
+	State State
 	// Answer is the stored final answer, when the claim has it.
 	Answer *Answer
 	// Guard is the guard as read, when it was.
@@ -65,9 +93,35 @@ type Decision struct {
 	Claim *Claim
 	// RetryAfter is how long until the owner's lease can be stale (Busy).
 	RetryAfter time.Duration
-	// CompleteClaim says that the claim should be completed from the guard: it
-	// belongs to the asker, or to an owner that is gone.
+	// CompleteClaim says that nobody else will end the claim: it belongs to the asker, or
+	// to an owner that is gone. It is completed from a guard that stays; one that may
+	// still be released (Busy) gets no pointer.
 	CompleteClaim bool
+}
+
+// Err is nil for Run and for Replay; else it says why there is no answer yet, or never
+// will be one:
+//   - Busy: Unknown, CodeInProgress, with RetryAfter;
+//   - Pointer: Unknown, CodeUnknown: it is not final;
+//   - Mismatch: NotDone, CodeKeyReused: this request did not run and never will;
+//   - Voided: NotDone, CodeVoid;
+//   - any other: Unknown, CodeUnknown.
+//
+// A Replay of a failure is an answer: see State.
+func (d Decision) Err() error {
+	switch d.Verdict {
+	case Run, Replay:
+		return nil
+	case Busy:
+		return &retryproof.Error{Code: retryproof.CodeInProgress, RetryAfter: d.RetryAfter,
+			Message: "the first request with this key is still running", Hint: "send it again with the same key"}
+	case Mismatch:
+		return retryproof.Refused(retryproof.CodeKeyReused, "this key was used for a different request; nothing ran", nil)
+	case Voided:
+		return retryproof.Refused(retryproof.CodeVoid, "this key was voided; send a new intent with a new key", nil)
+	}
+	return &retryproof.Error{Code: retryproof.CodeUnknown, RetryAfter: time.Second,
+		Message: "the outcome is not known yet", Hint: "ask again with the same key"}
 }
 
 // Next decides what a request must do about what the store holds. It is pure:
@@ -81,7 +135,7 @@ func Next(seen Seen, me string, want retryproof.Fingerprint, now time.Time, p Po
 	d := Decision{Guard: seen.Guard, Claim: seen.Claim}
 	c, g := seen.Claim, seen.Guard
 	if c != nil && c.State == ClaimVoid || g != nil && g.State == Void {
-		d.Verdict = Voided
+		d.Verdict, d.State = Voided, Void
 		return d
 	}
 	if g != nil && !g.Fingerprint.Same(want) || g == nil && c != nil && !c.Fingerprint.Same(want) {
@@ -92,13 +146,17 @@ func Next(seen Seen, me string, want retryproof.Fingerprint, now time.Time, p Po
 		c, d.Claim = nil, nil
 	}
 	if c != nil && c.State == Complete && c.Answer != nil {
-		d.Verdict, d.Answer = Replay, c.Answer
+		d.Verdict, d.Answer, d.State = Replay, c.Answer, c.Answer.State
+		if d.State == "" && g != nil { // an answer from before they had one
+			d.State = g.State
+		}
 		return d
 	}
 	d.CompleteClaim = c != nil && c.State == InProgress && (c.Owner == me || Stale(c.Until, now, p.Margin))
 	if g == nil {
 		return withoutGuard(d, me, now, p)
 	}
+	d.State = g.State
 	switch g.State {
 	case Succeeded, Failed:
 		// A pointer to a final row is rendered, not rewritten: a resolver that
@@ -117,15 +175,19 @@ func withoutGuard(d Decision, me string, now time.Time, p Policy) Decision {
 	c := d.Claim
 	d.CompleteClaim = false
 	switch {
-	case c == nil || c.State == Complete:
+	case c == nil, pointer(c) && p.Rerun == RerunNever:
 		d.Verdict = Broken
 	case claimed(c, me, now, p):
 		d.Verdict, d.RetryAfter = Busy, leaseLeft(c.Until, now, p.Margin)
 	default:
+		// A pointer without a guard was left for one that was released, or its guard is
+		// lost and an attempt may have run: only an effect that may run again is run.
 		d.Verdict = Takeover
 	}
 	return d
 }
+
+func pointer(c *Claim) bool { return c != nil && c.State == Complete && c.Answer == nil }
 
 func pendingGuard(d Decision, me string, now time.Time, p Policy) Decision {
 	g := d.Guard

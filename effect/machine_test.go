@@ -134,7 +134,7 @@ var rules = []struct {
 		case d.Verdict != effect.Takeover:
 			return true
 		case g == nil:
-			return c != nil && c.State == effect.InProgress
+			return c != nil && (c.State == effect.InProgress || p.Rerun != effect.RerunNever)
 		case g.State == effect.Unknown:
 			return p.Rerun == effect.RerunAlways
 		}
@@ -251,7 +251,8 @@ func TestTheStorysRowsOfTheMachine(t *testing.T) {
 		{"key store down, first request", effect.Seen{Guard: pending(me, live)}, h1, effect.RerunNever, effect.Run, 0, false},
 		{"another repeat is about to take over", effect.Seen{Claim: inProgress(other, live), Guard: pending("A0", stale)}, h1, effect.RerunPending, effect.Busy, 2 * time.Second, false},
 		{"UNKNOWN with keys on every call", effect.Seen{Claim: pointer, Guard: unknown}, h1, effect.RerunAlways, effect.Takeover, 0, false},
-		{"a pointer without its row", effect.Seen{Claim: pointer}, h1, effect.RerunAlways, effect.Broken, 0, false},
+		{"a pointer without its row, and the effect may run again", effect.Seen{Claim: pointer}, h1, effect.RerunPending, effect.Takeover, 0, false},
+		{"a pointer without its row, and nobody may run it again", effect.Seen{Claim: pointer}, h1, effect.RerunNever, effect.Broken, 0, false},
 	} {
 		d := effect.Next(c.seen, me, c.want, now, effect.Policy{Rerun: c.rerun, Margin: margin})
 		if d.Verdict != c.then || d.RetryAfter != c.after || d.CompleteClaim != c.done {

@@ -18,7 +18,7 @@ import (
 // Only Voided and Replay let go of the key. Against an original that arrives at the
 // same time the guard's unique row decides: one of the two finds the other's.
 //
-// Errors are as Begin's: NotDone with CodeUnavailable or CodeInvalid, or Unknown with
+// Errors are as Begin's: NotDone with CodeInvalid; Unknown with CodeUnavailable, or with
 // CodeUnknown when the store never said whether the key was voided. In each case ask
 // again with the same key.
 func (e *Engine) Resolve(ctx context.Context, r Request) (Decision, error) {
@@ -30,7 +30,7 @@ func (e *Engine) Resolve(ctx context.Context, r Request) (Decision, error) {
 	}
 	owner := entropy.Token(e.config.Rand)
 	var seen Seen
-	err := e.retry(ctx, func() (err error) {
+	err := e.retry(ctx, r, func() (err error) {
 		now := e.config.Clock.Now()
 		seen, err = e.store.Begin(ctx, Begin{Scope: r.Scope, GuardID: r.GuardID, Owner: owner, Now: now, Until: now.Add(e.config.AnswerTTL), Void: true})
 		return err
@@ -40,7 +40,7 @@ func (e *Engine) Resolve(ctx context.Context, r Request) (Decision, error) {
 		return Decision{}, &retryproof.Error{Code: retryproof.CodeUnknown, Err: err,
 			Message: "it is not known whether the key was voided", Hint: "ask again with the same key"}
 	case err != nil:
-		return Decision{}, unavailable(err)
+		return Decision{}, unavailable(err, retryproof.Unknown)
 	}
 	d := e.resolved(seen)
 	if d.Verdict == Voided && seen.Guard != nil && seen.Guard.SettledBy == owner {
@@ -55,12 +55,12 @@ func (e *Engine) resolved(seen Seen) Decision {
 	g := seen.Guard
 	if g == nil { // the store may leave it out when the claim has the final answer
 		if c := seen.Claim; c != nil && c.Answer != nil {
-			return Decision{Verdict: Replay, Answer: c.Answer, Claim: c}
+			return Decision{Verdict: Replay, State: c.Answer.State, Answer: c.Answer, Claim: c}
 		}
 		return Decision{Verdict: Busy, Claim: seen.Claim}
 	}
 	now := e.config.Clock.Now()
-	d := Decision{Guard: g, Claim: seen.Claim}
+	d := Decision{State: g.State, Guard: g, Claim: seen.Claim}
 	switch {
 	case g.State == Void:
 		d.Verdict = Voided

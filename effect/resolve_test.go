@@ -283,8 +283,8 @@ func TestWithTheStoreDownNothingIsVoided(t *testing.T) {
 			script(l.store)
 			_, err := e.Resolve(context.Background(), effect.Request{Scope: scope})
 			var refusal *retryproof.Error
-			if !errors.As(err, &refusal) || refusal.Outcome != retryproof.NotDone || refusal.Code != retryproof.CodeUnavailable || refusal.RetryAfter <= 0 {
-				t.Errorf("got %v, want unavailable, not done and when to come again", err)
+			if !errors.As(err, &refusal) || refusal.Outcome != retryproof.Unknown || refusal.Code != retryproof.CodeUnavailable || refusal.RetryAfter <= 0 {
+				t.Errorf("got %v, want unavailable, unknown and when to come again", err)
 			}
 			if l.saw(effect.SawVoided) != 0 {
 				t.Errorf("got %v, want nothing voided", l.seen)
@@ -363,8 +363,8 @@ func TestWithTheGuardDownNoKeyIsVoided(t *testing.T) {
 	stores.guardsErr = errAway
 	e := l.engineOn(store, effect.RerunNever)
 	_, err := e.Resolve(context.Background(), effect.Request{Scope: scope})
-	if retryproof.CodeOf(err) != retryproof.CodeUnavailable || retryproof.OutcomeOf(err) != retryproof.NotDone {
-		t.Errorf("got %v, want unavailable and not done", err)
+	if retryproof.CodeOf(err) != retryproof.CodeUnavailable || retryproof.OutcomeOf(err) != retryproof.Unknown {
+		t.Errorf("got %v, want unavailable and unknown", err)
 	}
 	l.wantClaim("none")
 	stores.guardsErr = nil

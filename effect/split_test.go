@@ -3,7 +3,9 @@ package effect_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
@@ -14,8 +16,8 @@ type twoStores struct {
 	effect.Keys
 	effect.Guards
 	keysErr, guardsErr error
-	// lateGuardErr fails a guard write after it has happened.
-	lateGuardErr error
+	// lateGuardErr fails a guard write after it has happened, adoptErr a takeover.
+	lateGuardErr, adoptErr error
 }
 
 func split(l *lab) (*twoStores, effect.Store) {
@@ -70,8 +72,8 @@ func (s *twoStores) RecordGuard(ctx context.Context, b effect.Begin) (*effect.Gu
 }
 
 func (s *twoStores) AdoptGuard(ctx context.Context, a effect.Adopt) (*effect.Guard, error) {
-	if s.guardsErr != nil {
-		return nil, s.guardsErr
+	if err := errors.Join(s.guardsErr, s.adoptErr); err != nil {
+		return nil, err
 	}
 	return s.Guards.AdoptGuard(ctx, a)
 }
@@ -196,11 +198,11 @@ func TestWithTheGuardDownNothingRunsAndNoClaimIsLeft(t *testing.T) {
 					return effect.Finish{}, nil
 				})
 				var refusal *retryproof.Error
-				wantCode, wantOutcome := retryproof.CodeUnavailable, retryproof.NotDone
+				wantCode := retryproof.CodeUnavailable
 				if name == "cut" { // the guard may be there, and nobody could take it back
-					wantCode, wantOutcome = retryproof.CodeUnknown, retryproof.Unknown
+					wantCode = retryproof.CodeUnknown
 				}
-				if !errors.As(err, &refusal) || refusal.Code != wantCode || refusal.Outcome != wantOutcome || refusal.RetryAfter <= 0 {
+				if !errors.As(err, &refusal) || refusal.Code != wantCode || refusal.Outcome != retryproof.Unknown || refusal.RetryAfter <= 0 {
 					t.Fatalf("got %v, want %s and when to come again", err, wantCode)
 				}
 				l.wantClaim("none")
@@ -257,4 +259,149 @@ func TestASettlementReadBackCompletesTheClaimToo(t *testing.T) {
 	counting.failBefore("Settle", errLost)
 	l.finish(a, "paid", effect.Replay)
 	l.wantClaim("paid")
+}
+
+// cases 6 and 28: the key store is away for one request only, a double tap finds it
+// back, and the first one did nothing after all.
+func TestADoubleTapLeavesNoPointerToAGuardThatMayGo(t *testing.T) {
+	for _, rerun := range reruns {
+		t.Run(fmt.Sprint("rerun", rerun), func(t *testing.T) {
+			l := newLab(t)
+			stores, store := split(l)
+			e := l.engineOn(store, rerun)
+			stores.keysErr = errAway
+			_, a := l.begin(e, request(), effect.Run) // the guard alone is recorded
+			stores.keysErr = nil
+			l.begin(e, request(), effect.Busy)
+			l.wantClaim("none") // the second tap's own is given back
+			if gone, err := a.Release(context.Background()); !gone || err != nil {
+				t.Fatalf("got %v, %v, want the guard gone", gone, err)
+			}
+			_, a = l.begin(e, request(), effect.Run)
+			l.finish(a, "paid", effect.Replay)
+			l.wantClaim("paid")
+		})
+	}
+}
+
+// cases 6 and 28
+func TestAPointerWithoutAGuardIsTakenOverWhereTheEffectMayRunAgain(t *testing.T) {
+	for _, rerun := range reruns {
+		t.Run(fmt.Sprint("rerun", rerun), func(t *testing.T) {
+			l := newLab(t)
+			_, store := split(l)
+			e := l.engineOn(store, rerun)
+			ask := effect.Begin{Scope: scope, GuardID: pay, Fingerprint: h1, Owner: "A1", Now: l.clock.Now(), Until: l.clock.Now().Add(time.Second)}
+			if _, err := l.memory.Keys().ClaimKey(context.Background(), ask); err != nil {
+				t.Fatal(err)
+			}
+			done := effect.Completion{Scope: scope, Owner: "A1", ExpiresAt: l.clock.Now().Add(time.Hour)}
+			if ok, err := l.memory.Keys().CompleteKey(context.Background(), done); !ok || err != nil {
+				t.Fatalf("got %v, %v, want a pointer", ok, err)
+			}
+			if rerun == effect.RerunNever { // its guard may be lost, and it may have run
+				_, _, err := e.Begin(context.Background(), request())
+				if retryproof.CodeOf(err) != retryproof.CodeUnavailable || retryproof.OutcomeOf(err) != retryproof.Unknown {
+					t.Errorf("got %v, want unavailable and unknown", err)
+				}
+				return
+			}
+			_, a := l.begin(e, request(), effect.Run)
+			if !a.TookOver() {
+				t.Error("got a first request, want one that knows that another may have run")
+			}
+			l.finish(a, "paid", effect.Replay)
+			l.wantClaim("paid")
+		})
+	}
+}
+
+// case 7
+func TestAReplayWithoutTheGuardKnowsHowTheEffectEnded(t *testing.T) {
+	for _, state := range []effect.State{effect.Succeeded, effect.Failed} {
+		for _, apart := range []bool{false, true} {
+			t.Run(fmt.Sprint(state, apart), func(t *testing.T) {
+				l := newLab(t)
+				var store effect.Store = l.store
+				if apart {
+					_, store = split(l)
+				}
+				e := l.engineOn(store, effect.RerunNever)
+				for range 2 {
+					d, err := e.Do(context.Background(), request(), func(context.Context, *effect.Attempt) (effect.Finish, error) {
+						return effect.Finish{State: state, Answer: effect.Answer{Body: []byte("no funds")}}, nil
+					})
+					if err != nil || d.Verdict != effect.Replay || d.State != state || d.Err() != nil {
+						t.Errorf("got %v, %q, %v, want a replay of %s", d.Verdict, d.State, err, state)
+					}
+				}
+				d, err := e.Resolve(context.Background(), effect.Request{Scope: scope})
+				if err != nil || d.Verdict != effect.Replay || d.State != state {
+					t.Errorf("the question: got %v, %q, %v, want %s", d.Verdict, d.State, err, state)
+				}
+				l.at(2 * 3600) // the answer has expired
+				for range 2 {  // the first one fills the claim again
+					if d, _ := l.begin(e, rendered(), effect.Replay); d.State != state {
+						t.Errorf("later: got %q, want %q", d.State, state)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The two moments of Split at which only the claim is there.
+func TestTheQuestionBetweenClaimAndGuardIsNotAnsweredAsFinal(t *testing.T) {
+	l := newLab(t)
+	stores, store := split(l)
+	e := l.engineOn(store, effect.RerunNever)
+	ask := effect.Begin{Scope: scope, GuardID: pay, Fingerprint: h1, Owner: "A1", Now: l.clock.Now(), Until: l.clock.Now().Add(time.Second)}
+	if _, err := l.memory.Keys().ClaimKey(context.Background(), ask); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		seen effect.Seen
+		want effect.Verdict
+	}{
+		{"claimed, no guard", effect.Seen{Claim: l.look().Claim}, effect.Busy},
+		{"nothing", effect.Seen{}, effect.Busy},
+		{"a pointer, no guard", effect.Seen{Claim: &effect.Claim{State: effect.Complete, Fingerprint: h1}}, effect.Busy},
+		{"a final answer, no guard", effect.Seen{Claim: &effect.Claim{State: effect.Complete, Fingerprint: h1, Answer: answered}}, effect.Replay},
+	} {
+		d, err := l.engineOn(&stub{seen: c.seen}, effect.RerunNever).Resolve(context.Background(), effect.Request{Scope: scope})
+		if err != nil || d.Verdict != c.want || (d.Answer != nil) != (c.want == effect.Replay) {
+			t.Errorf("%s: got %v, answer %v, error %v, want %v", c.name, d.Verdict, d.Answer, err, c.want)
+		}
+	}
+	// The guard's row decides: nothing had run, so the key is voided.
+	if d, err := e.Resolve(context.Background(), effect.Request{Scope: scope}); err != nil || d.Verdict != effect.Voided {
+		t.Errorf("got %v, %v, want voided", d.Verdict, err)
+	}
+	stores.keysErr = errAway
+	if d, err := e.Resolve(context.Background(), effect.Request{Scope: scope}); err != nil || d.Verdict != effect.Voided {
+		t.Errorf("without the key store: got %v, %v, want voided", d.Verdict, err)
+	}
+}
+
+// An answer that never came may have taken the guard over: giving the claim back would
+// let another run beside it.
+func TestATakeoverWithoutAnAnswerKeepsTheClaim(t *testing.T) {
+	for want, cause := range map[string]error{"in progress": errLost, "none": errAway} {
+		t.Run(want, func(t *testing.T) {
+			l := newLab(t)
+			stores, store := split(l)
+			ask := effect.Begin{Scope: scope, GuardID: pay, Fingerprint: h1, Owner: "A1", Now: l.clock.Now(), Until: l.clock.Now().Add(5 * time.Second)}
+			if _, err := l.memory.Keys().ClaimKey(context.Background(), ask); err != nil { // and crashes
+				t.Fatal(err)
+			}
+			l.at(6.03)
+			stores.adoptErr = cause
+			_, _, err := l.engineOn(store, effect.RerunNever).Begin(context.Background(), request())
+			if retryproof.CodeOf(err) != retryproof.CodeUnavailable || retryproof.OutcomeOf(err) != retryproof.Unknown {
+				t.Errorf("got %v, want unavailable and unknown", err)
+			}
+			l.wantClaim(want)
+		})
+	}
 }
