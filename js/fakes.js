@@ -14,10 +14,11 @@ class FakeClock {
   hung = 0;
   now = () => this.time;
   sleep = (ms, signal) => new Promise((resolve, reject) => {
-    const stop = () => reject(signal.reason);
+    const end = () => { this.time += ms; resolve(); };
+    const stop = () => { this.timeouts = this.timeouts.filter((t) => t !== end); reject(signal.reason); };
     if (signal?.aborted) { stop(); return; }
     signal?.addEventListener('abort', stop, { once: true });
-    if (ms === 10_000) { this.timeouts.push(() => { this.time += ms; resolve(); }); return; }
+    if (ms === 10_000) { this.timeouts.push(end); return; }
     this.sleeps.push(ms);
     this.time += ms;
     setImmediate(resolve);
@@ -26,7 +27,7 @@ class FakeClock {
   expire() { for (const t of this.timeouts.splice(0)) t(); }
 }
 
-// A server that answers by script; 'hang' never answers, an Error is thrown.
+// A server that answers by script, in short or with a Response; 'hang' never answers, an Error is thrown.
 function server(script, clock) {
   const sent = [];
   const fetch = async (url, init) => {
@@ -35,6 +36,7 @@ function server(script, clock) {
     const answer = typeof next === 'function' ? await next(init) : next;
     if (answer === 'hang') { setImmediate(() => clock.expire()); return new Promise(() => {}); }
     if (answer instanceof Error) throw answer;
+    if (answer instanceof Response) return answer;
     const { status, body, headers = {}, type = body?.code ? 'application/problem+json' : 'application/json' } = answer;
     const text = typeof body === 'string' ? body : body === undefined ? '' : JSON.stringify(body);
     return new Response([204, 304].includes(status) ? null : text, { status, headers: { 'content-type': type, ...headers } });

@@ -84,14 +84,34 @@ export interface Judgement {
   doubt: boolean;
   then: 'retry' | 'authorize' | 'stop';
 }
-/** Judges one answer. `readable` is false for HTML and for broken JSON. */
-export function classify(answer: { status: number; code?: string; state?: string; readable?: boolean; body?: unknown }): Judgement;
+export interface JudgedAnswer {
+  /** 0 for a redirect in a browser, which shows no more of it. */
+  status: number;
+  /** The `code` member of a problem document. */
+  code?: string;
+  /** The `state` member of a JSON object. */
+  state?: string;
+  /** false for HTML and for broken JSON. */
+  readable?: boolean;
+  /** Marked as the server's record of the key: Idempotency-Replayed, Idempotency-Key-Expires or Idempotent-Replayed. */
+  stored?: boolean;
+  body?: unknown;
+}
+
+/**
+ * Judges one answer. While another try is in doubt, 'refused' never lets the key go, and
+ * 'declined' and 'void' do for a marked answer or the code 'void' only.
+ */
+export function classify(answer: JudgedAnswer): Judgement;
+
+/** classify, but an unmarked 2xx without a final state is asked for again. For servers that mark every final answer. */
+export function classifyStrict(answer: JudgedAnswer): Judgement;
 
 /**
  * Judges the answer to "what became of my key?": a final state settles the intent,
  * everything else is 'keep'.
  */
-export function classifyResolve(answer: { status: number; code?: string; state?: string; readable?: boolean; body?: unknown }): { verdict: 'done' | 'declined' | 'void' | 'keep'; then: 'retry' | 'authorize' | 'stop' };
+export function classifyResolve(answer: JudgedAnswer): { verdict: 'done' | 'declined' | 'void' | 'keep'; then: 'retry' | 'authorize' | 'stop' };
 
 export interface Event {
   type: 'journaled' | 'reused' | 'sending' | 'asking' | 'answer' | 'waiting' | 'paused' | 'settled' | 'journal-failed';
@@ -111,7 +131,7 @@ export interface Event {
 export interface Bounds {
   /** Tries in one run. Defaults to 8. */
   maxTries?: number;
-  /** Milliseconds until a try without an answer ends. Defaults to 10000. */
+  /** Milliseconds until a try without an answer, or a wait for authorize, ends. Defaults to 10000. */
   tryTimeout?: number;
   /** Milliseconds; the n-th pause is random in [0, baseDelay * 2^(n-1)). Defaults to 500. */
   baseDelay?: number;
@@ -139,8 +159,8 @@ export interface ClientOptions extends Bounds {
    * never journaled; null when that caller is not signed in. `refused` is true
    * after a 401. Defaults to none.
    */
-  authorize?: (entry: Entry, state: { refused: boolean }) => Record<string, string> | null | Promise<Record<string, string> | null>;
-  /** Defaults to classify. */
+  authorize?: (entry: Entry, state: { refused: boolean }) => Record<string, string> | Headers | null | Promise<Record<string, string> | Headers | null>;
+  /** For example classifyStrict. Defaults to classify. */
   classify?: typeof classify;
   /** Defaults to classifyResolve. */
   classifyResolve?: typeof classifyResolve;
@@ -158,15 +178,18 @@ export interface IntentRequest {
   method?: string;
   /** Journaled; credentials are refused here. Defaults to none. */
   headers?: Record<string, string>;
-  /** JSON, or a string that is sent as it is. Written once, so that all sends are alike. */
+  /**
+   * Plain JSON, or a string that is sent as it is. Written once, so that all sends are alike.
+   * Forms, files, maps, NaN and the like are refused: JSON would write something else.
+   */
   body?: unknown;
   /** The signed-in user: a key belongs to one caller. Defaults to ''. */
   caller?: string;
   /** What the user wants, for example 'pay order 42'. Defaults to the method, the URL and the meaning. */
   intent?: string;
-  /** What must be equal for a send to be a repeat. Defaults to the body. */
+  /** What must be equal for a send to be a repeat; plain JSON. Defaults to the body. */
   meaning?: unknown;
-  /** A key of the application's own. Defaults to a new one. */
+  /** A key of the application's own, never one that another caller used. Defaults to a new one. */
   key?: string;
 }
 
@@ -193,7 +216,10 @@ export interface Result {
   body?: unknown;
   replayed: boolean;
   location?: string;
-  /** Why it is still pending: 'timeout', 'network', 'not-sent', 'offline', 'unauthorized', 'elsewhere', a code or a status. */
+  /**
+   * Why it is still pending: 'timeout', 'network', 'redirect', 'not-sent', 'offline', 'authorize' (it failed),
+   * 'unauthorized', 'elsewhere', 'journal' (of a resume), a code or a status.
+   */
   reason?: string;
   entry: Entry;
 }
@@ -210,6 +236,7 @@ export class Client {
   resolve(key: string, options?: ResolveOptions): Promise<Result>;
   pending(filter?: { caller?: string }): Promise<Entry[]>;
   entries(): Promise<Entry[]>;
+  /** Rejected only when the journal cannot be read, or the signal aborts. */
   resume(options?: SendOptions & { caller?: string }): Promise<Result[]>;
   release(key: string, state: Exclude<State, 'pending'>): Promise<Entry | undefined>;
   prune(options?: { keep?: number }): Promise<number>;

@@ -49,36 +49,52 @@ export function newKey(source = globalThis.crypto) {
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
 }
 
+const BOUNDS = ['maxTries', 'tryTimeout', 'baseDelay', 'maxDelay', 'budget'];
 const NOT_FINAL = new Set(['PROCESSING', 'PENDING', 'UNKNOWN', 'IN_PROGRESS']);
 const FAILED = new Set(['FAILED', 'DECLINED']);
 
 /**
- * Judges one answer.
+ * Judges one answer, as the table in README.md and the Go client do.
  *
- * verdict: 'done', 'declined' and 'void' settle the intent. 'refused' settles it
+ * verdict: 'done' and 'void' settle the intent. 'declined' does when the answer is
+ * marked as the server's record (`stored`), and 'refused' and an unmarked 'declined'
  * only when no other try of it is in doubt. 'keep' keeps the key.
  * doubt: this try may have had, or may yet have, an effect.
  * then: what helps, 'retry', 'authorize' or 'stop'.
  */
-export function classify({ status, code = '', state = '', readable = true }) {
+export function classify({ status, code = '', state = '', readable = true, stored = false }) {
   const keep = (doubt, then = 'retry') => ({ verdict: 'keep', doubt, then });
   const settle = (verdict) => ({ verdict, doubt: false, then: 'stop' });
-  if (status >= 200 && status < 300) {
-    if (status === 202 || NOT_FINAL.has(state) || !readable) return keep(true);
+  if (status >= 200 && status < 300 && status !== 202) {
     if (FAILED.has(state)) return settle('declined');
-    return settle(state === 'VOID' ? 'void' : 'done');
+    if (state === 'VOID') return settle('void');
+    if (stored) return settle('done');
+    return NOT_FINAL.has(state) || !readable ? keep(true) : settle('done');
   }
-  switch (status) {
-    case 401: return keep(false, 'authorize');
-    case 402: return settle('declined');
-    case 408: return keep(true);
-    case 409: return code === 'void' ? settle('void') : keep(true);
-    case 425: case 429: return keep(false);
-  }
-  if (status >= 400 && status < 500) return settle('refused');
+  if (status === 409 && code === 'void') return settle('void');
   // A 5xx never proves that nothing ran, whatever its code says: a server that cannot
   // reach its records may not know that it has claimed the key.
-  return keep(true);
+  if (!(status >= 300 && status < 500) || (status === 409 && code === 'in-progress')) return keep(true);
+  if (stored) return settle(status < 400 ? 'done' : 'declined');
+  switch (status) {
+    case 307: case 308: case 407: case 421: case 425: case 429: return keep(false);
+    case 401: return keep(false, 'authorize');
+    case 402: return settle('declined');
+    case 408: case 409: return keep(true);
+  }
+  return status < 400 ? keep(true) : settle('refused'); // a redirect's other place is another request, or a login page
+}
+
+/**
+ * classify for servers whose every final answer says that it is one: an unmarked 2xx
+ * without a final state is asked for again, so that no page of a hotel's network, of
+ * whatever type, settles an intent. A server without marks and states would be asked in
+ * vain.
+ */
+export function classifyStrict(answer) {
+  const judged = classify(answer);
+  const told = answer.stored || answer.state === 'SUCCEEDED';
+  return judged.verdict !== 'done' || told ? judged : { verdict: 'keep', doubt: true, then: 'retry' };
 }
 
 /**
@@ -151,7 +167,7 @@ export class IndexedDBJournal {
   #factory;
   #db;
 
-  constructor({ name = 'retryproof', indexedDB = globalThis.indexedDB } = {}) {
+  constructor({ name = 'retryproof', indexedDB } = {}) {
     this.#name = name;
     this.#factory = indexedDB;
   }
@@ -210,7 +226,9 @@ export class IndexedDBJournal {
 
   #open() {
     this.#db ??= new Promise((resolve, reject) => {
-      const request = this.#factory.open(this.#name, JOURNAL_VERSION);
+      const factory = this.#factory ?? globalThis.indexedDB; // where it is forbidden, reading it throws
+      if (!factory) throw new Error('there is no IndexedDB here: hand in another journal');
+      const request = factory.open(this.#name, JOURNAL_VERSION);
       request.onupgradeneeded = () => {
         request.result.createObjectStore('intents', { keyPath: 'key' }).createIndex('slot', 'slot', { unique: true });
       };
@@ -255,9 +273,7 @@ export class Client {
     };
     this.#options = { ...defaults, ...definedOnly(options) };
     this.#options.journal ??= new IndexedDBJournal();
-    for (const name of ['maxTries', 'tryTimeout', 'baseDelay', 'maxDelay', 'budget']) {
-      if (!(this.#options[name] > 0)) throw new RangeError(`retryproof: ${name} must be greater than 0`);
-    }
+    checkBounds(this.#options);
   }
 
   /**
@@ -268,8 +284,12 @@ export class Client {
    */
   async send(request, options = {}) {
     options.signal?.throwIfAborted();
+    checkBounds(options);
     const draft = this.#draft(request);
     const { entry, added } = await this.#journal('claim', draft);
+    if (!added && entry.caller !== draft.caller) { // its answer is another's too
+      throw new RetryproofError('intent-invalid', 'the key is another caller\'s', { outcome: 'not-done' });
+    }
     if (!added && request.key !== undefined && entry.key !== request.key) {
       throw new RetryproofError('intent-pending', 'this intent is pending under another key', { outcome: 'not-done', entry });
     }
@@ -281,7 +301,7 @@ export class Client {
   }
 
   /** Sends a journaled intent again, with its key. */
-  retry(key, options = {}) { return this.#work(key, options); }
+  async retry(key, options = {}) { return this.#work(key, options); }
 
   /**
    * Asks the server what became of a journaled intent, instead of sending it again.
@@ -297,22 +317,29 @@ export class Client {
 
   /** The intents that nobody knows the end of, oldest first. */
   async pending({ caller } = {}) {
-    const all = await this.#options.journal.list();
+    const all = await this.entries();
     return all.filter((e) => e.state === 'pending' && (caller === undefined || e.caller === caller));
   }
 
   /** Everything in the journal, oldest first. */
-  entries() { return this.#options.journal.list(); }
+  entries() { return this.#journal('list'); }
 
-  /** Sends every pending intent again, a few at a time. Another tab's are left to it. */
+  /**
+   * Sends every pending intent again, a few at a time. Another tab's are left to it, and
+   * one that the journal fails at stays pending with reason 'journal'.
+   */
   async resume({ caller, ...options } = {}) {
+    checkBounds(options);
     const todo = await this.pending({ caller });
     const results = new Array(todo.length);
     let next = 0;
     const lane = async () => {
       while (next < todo.length) {
         const i = next++;
-        results[i] = await this.#work(todo[i].key, { ...options, ifFree: true });
+        results[i] = await this.#work(todo[i].key, { ...options, ifFree: true }).catch((error) => {
+          if (options.signal?.aborted || !(error instanceof RetryproofError)) throw error;
+          return result(todo[i], error.code);
+        });
       }
     };
     await Promise.all([lane(), lane(), lane(), lane()]);
@@ -333,9 +360,9 @@ export class Client {
 
   /** Forgets settled intents except the newest `keep`. Pending ones always stay. */
   async prune({ keep = 50 } = {}) {
-    const done = (await this.#options.journal.list()).filter((e) => e.state !== 'pending');
+    const done = (await this.entries()).filter((e) => e.state !== 'pending');
     const old = done.slice(0, Math.max(0, done.length - keep));
-    for (const e of old) await this.#options.journal.remove(e.key);
+    for (const e of old) await this.#journal('remove', e.key);
     return old.length;
   }
 
@@ -343,6 +370,9 @@ export class Client {
     const invalid = (message) => new RetryproofError('intent-invalid', message, { outcome: 'not-done' });
     if (!url) throw invalid('the request has no url');
     if (key !== undefined && !/^[\x21-\x7e]{1,255}$/.test(key)) throw invalid('a key is 1 to 255 visible ASCII characters');
+    for (const [name, value] of [['headers', headers], ['body', body], ['meaning', meaning]]) {
+      if (value !== undefined && !isJSON(value)) throw invalid(`${name} must be plain JSON${name === 'body' ? ' or a string' : ''}: other things would be journaled and sent as something else`);
+    }
     for (const name of Object.keys(headers)) {
       if (SECRET_HEADERS.includes(name.toLowerCase())) throw invalid(`${name} must not be journaled: return it from authorize`);
     }
@@ -370,21 +400,29 @@ export class Client {
 
   // One run per key in this tab; later callers join it, and a question waits for a
   // send, as a send does for a question. Between tabs a Web Lock does the same, and
-  // without one two tabs merely send the same key twice.
-  #work(key, { signal, exclusive = true, ifFree = false, ...bounds }) {
-    if (signal?.aborted) return Promise.reject(signal.reason);
+  // without one two tabs merely send the same key twice. A run that gives way to
+  // another tab (resume) is joined too, but whoever would wait for that tab still does.
+  async #work(key, { signal, exclusive = true, ifFree = false, ...bounds }) {
+    signal?.throwIfAborted();
+    checkBounds(bounds);
     if (!exclusive) return this.#run(key, signal, bounds);
-    const [mine, other] = bounds.ask ? ['ask', 'send'] : ['send', 'ask'];
-    const name = `${mine} ${key}`;
+    const running = (kind) => this.#running.get(`${kind} ${key}`);
+    const kind = bounds.ask ? 'ask' : ifFree && !running('send') ? 'resume' : 'send';
+    const name = `${kind} ${key}`;
     let run = this.#running.get(name);
     if (!run) {
       run = { users: 0, stop: new AbortController() };
-      const before = this.#running.get(`${other} ${key}`)?.done;
+      const before = (bounds.ask ? ['send', 'resume'] : ['ask']).map(running).filter(Boolean).map((r) => r.done);
+      const resuming = kind === 'send' ? running('resume')?.done : undefined;
       this.#running.set(name, run);
-      const over = () => { if (this.#running.get(name) === run) this.#running.delete(name); };
+      run.over = () => { if (this.#running.get(name) === run) this.#running.delete(name); };
       const start = () => this.#locked(key, ifFree, run.stop.signal, () => this.#run(key, run.stop.signal, bounds));
-      run.over = over;
-      run.done = (before ? before.then(start, start) : start()).finally(over);
+      const first = async () => {
+        if (before.length > 0) await Promise.allSettled(before);
+        const got = await resuming?.catch(() => undefined);
+        return got && got.reason !== 'elsewhere' ? got : start();
+      };
+      run.done = (before.length > 0 || resuming ? first() : start()).finally(run.over);
       run.done.catch(() => {});
     }
     run.users++;
@@ -415,7 +453,7 @@ export class Client {
   }
 
   async #elsewhere(key) {
-    const entry = await this.#options.journal.get(key);
+    const entry = await this.#journal('get', key);
     return result(entry ?? { key, state: 'pending', tries: 0 }, 'elsewhere');
   }
 
@@ -442,14 +480,15 @@ export class Client {
   // One try: journal that it starts, send, journal what came of it. A question sends
   // nothing that could have the effect, so it starts no try and leaves every doubt.
   async #attempt(key, o, signal, refused) {
-    const standing = await o.journal.get(key);
+    const standing = await this.#journal('get', key);
     if (!standing) throw new RetryproofError('not-journaled', 'the journal does not hold this key', { outcome: 'not-done' });
     if (standing.state !== 'pending') return { entry: standing };
     if (!o.online()) return { entry: standing, then: 'retry', reason: 'offline', retryAfter: 0 };
     let credentials;
     try {
-      credentials = await o.authorize(standing, { refused });
-    } catch {
+      credentials = await within(o, signal, async () => o.authorize(standing, { refused }));
+    } catch (error) {
+      if (signal?.aborted) throw error;
       return { entry: standing, then: 'retry', reason: 'authorize', retryAfter: 0 };
     }
     if (!credentials) return { entry: standing, then: 'stop', reason: 'unauthorized', retryAfter: 0 };
@@ -463,6 +502,7 @@ export class Client {
     this.#emit(ask ? 'asking' : 'sending', opened);
 
     const answer = await this.#exchange(outgoing, credentials, o, signal);
+    answer.proven = ask !== undefined || answer.stored; // the answer speaks of the key, not of this send
     let judged = answer.status === undefined
       ? { verdict: 'keep', doubt: !answer.notSent, then: 'retry' } : (ask ? o.classifyResolve : o.classify)(answer);
     if (ask) judged = { ...judged, verdict: judged.verdict === 'refused' ? 'keep' : judged.verdict, doubt: true };
@@ -483,35 +523,22 @@ export class Client {
   }
 
   async #exchange(entry, credentials, o, signal) {
-    const stop = new AbortController();
-    const timer = new AbortController();
-    const { fetch } = o; // not called as a method: the browser's own refuses that
-    const work = (async () => {
-      const response = await fetch(entry.url, {
-        method: entry.method,
-        headers: { 'content-type': 'application/json', accept: 'application/json', ...lowerCase(entry.headers), ...lowerCase(credentials), 'idempotency-key': entry.key },
-        body: entry.body,
-        cache: 'no-store',
-        signal: stop.signal,
-      });
-      return readAnswer(response, o.clock.now());
-    })();
-    const late = o.clock.sleep(o.tryTimeout, timer.signal).then(() => ({ reason: 'timeout' }));
-    let leave;
-    const aborted = new Promise((_, reject) => {
-      leave = () => reject(signal.reason);
-      signal?.addEventListener('abort', leave, { once: true });
-    });
-    for (const p of [work, late, aborted]) p.catch(() => {}); // the losers of the race
+    const { fetch, ask } = o; // not called as a method: the browser's own refuses that
     try {
-      return await Promise.race([work, late, aborted]);
+      return await within(o, signal, async (stop) => {
+        const response = await fetch(entry.url, {
+          method: entry.method,
+          headers: { 'content-type': 'application/json', accept: 'application/json', ...lowerCase(entry.headers), ...lowerCase(credentials), 'idempotency-key': entry.key },
+          body: entry.body,
+          cache: 'no-store',
+          redirect: 'manual', // followed, a POST becomes a GET whose answer says nothing of it
+          signal: stop,
+        });
+        return readAnswer(response, o.clock.now(), ask !== undefined);
+      });
     } catch (error) {
       if (signal?.aborted) throw signal.reason;
       return { reason: error?.notSent ? 'not-sent' : error?.name === 'TimeoutError' ? 'timeout' : 'network', notSent: error?.notSent === true };
-    } finally {
-      signal?.removeEventListener('abort', leave);
-      timer.abort();
-      stop.abort();
     }
   }
 
@@ -522,7 +549,7 @@ export class Client {
       // Without a durable key nothing leaves. An intent that was never sent is
       // not done; what became of earlier sends nobody knows.
       const outcome = method === 'claim' ? 'not-done' : 'unknown';
-      throw new RetryproofError('journal', 'the journal could not be written, so nothing more was sent', { outcome, cause });
+      throw new RetryproofError('journal', 'the journal could not be used, so nothing more was sent', { outcome, cause });
     }
   }
 
@@ -532,6 +559,35 @@ export class Client {
     } catch (error) {
       globalThis.reportError?.(error); // a faulty display must not stop a payment
     }
+  }
+}
+
+// Waits for work up to tryTimeout and the signal, and tells it when nobody waits any
+// more: work of others, an app's sign-in or a fetch, may never end.
+async function within(o, signal, work) {
+  signal?.throwIfAborted();
+  const stop = new AbortController();
+  const timer = new AbortController();
+  const late = o.clock.sleep(o.tryTimeout, timer.signal).then(() => { throw new DOMException('no answer in time', 'TimeoutError'); });
+  let leave;
+  const aborted = new Promise((_, reject) => {
+    leave = () => reject(signal.reason);
+    signal?.addEventListener('abort', leave, { once: true });
+  });
+  const result = work(stop.signal);
+  for (const p of [result, late, aborted]) p.catch(() => {}); // the losers of the race
+  try {
+    return await Promise.race([result, late, aborted]);
+  } finally {
+    signal?.removeEventListener('abort', leave);
+    timer.abort();
+    stop.abort();
+  }
+}
+
+function checkBounds(options) {
+  for (const name of BOUNDS) {
+    if (options[name] !== undefined && !(options[name] > 0)) throw new RangeError(`retryproof: ${name} must be greater than 0`);
   }
 }
 
@@ -546,11 +602,14 @@ function settled(entry, state, now) {
 
 // Applies an answer to a pending entry. A refusal proves only that its own try
 // ran nothing; while another try is in doubt, a new key could mean a second effect.
+// A decline that is not marked as the server's record may be some proxy's, and counts
+// like a refusal.
 function closed(entry, answer, judged, now) {
   const next = { ...entry, doubtful: entry.doubtful - (judged.doubt ? 0 : 1), updatedAt: now };
   next.last = { status: answer.status, code: answer.code, reason: answer.reason, at: now };
   if (answer.location) next.location = answer.location;
-  const definite = judged.verdict === 'refused' ? next.doubtful === 0 : judged.verdict !== 'keep';
+  const proven = answer.proven || judged.verdict === 'done' || (judged.verdict === 'void' && answer.code === 'void');
+  const definite = judged.verdict !== 'keep' && (next.doubtful === 0 || (proven && judged.verdict !== 'refused'));
   if (answer.status !== undefined) {
     next.answer = { status: answer.status, code: answer.code, replayed: answer.replayed, body: answer.size <= MAX_KEPT_BODY ? answer.body : undefined };
   }
@@ -572,27 +631,55 @@ function result(entry, reason) {
   };
 }
 
-async function readAnswer(response, now) {
-  const type = response.headers.get('content-type') ?? '';
+// What counts of an answer. Its code is a problem document's, for a question any JSON's.
+async function readAnswer(response, now, asked) {
+  const { headers } = response;
+  const media = (headers.get('content-type') ?? '').split(';')[0].trim().toLowerCase();
   const text = await response.text();
   let body;
   // A page of HTML is a proxy's or a hotel network's, whatever its status says.
-  let readable = !/\bhtml\b/i.test(type);
-  if (/[/+]json\b/i.test(type) && text !== '') {
+  let readable = media !== 'text/html' && media !== 'application/xhtml+xml';
+  if ((/^(application|text)\/json$/.test(media) || media.endsWith('+json')) && text !== '') {
     try { body = JSON.parse(text); } catch { readable = false; }
   }
-  const problem = body !== null && typeof body === 'object' ? body : {};
+  const members = body !== null && typeof body === 'object' ? body : {};
+  const coded = asked || media === 'application/problem+json';
+  const replayed = headers.get('idempotency-replayed') === 'true';
+  const stored = replayed || headers.has('idempotency-key-expires') || headers.get('idempotent-replayed') === 'true';
+  // A browser shows nothing of a redirect but that it is one.
+  const redirect = response.type === 'opaqueredirect' || (response.status >= 300 && response.status < 400 && !stored);
   return {
     status: response.status,
     body,
     size: text.length,
     readable,
-    code: typeof problem.code === 'string' ? problem.code : undefined,
-    state: typeof problem.state === 'string' ? problem.state : undefined,
-    replayed: response.headers.get('idempotency-replayed') === 'true',
-    location: response.headers.get('location') ?? undefined,
-    retryAfter: retryAfter(response.headers, now),
+    stored,
+    code: coded && typeof members.code === 'string' ? members.code : undefined,
+    state: typeof members.state === 'string' ? members.state : undefined,
+    reason: redirect ? 'redirect' : undefined,
+    replayed,
+    location: headers.get('location') ?? undefined,
+    retryAfter: retryAfter(headers, now),
   };
+}
+
+// What JSON.stringify writes as what it is: no Map, form, file or NaN, which it would
+// write as {} or null; what says itself how it is written, as a Date does, is plain.
+function isJSON(value, above = []) {
+  switch (typeof value) {
+    case 'string': case 'boolean': return true;
+    case 'number': return Number.isFinite(value);
+    case 'object': break;
+    default: return false;
+  }
+  if (value === null) return true;
+  if (above.includes(value) || ArrayBuffer.isView(value)) return false;
+  const here = [...above, value];
+  if (Array.isArray(value)) return value.every((v) => isJSON(v, here));
+  if (typeof value.toJSON === 'function') return isJSON(value.toJSON() ?? undefined, here); // null: no date
+  const proto = Object.getPrototypeOf(value);
+  if (proto !== null && Object.getPrototypeOf(proto) !== null) return false;
+  return Object.values(value).every((v) => v === undefined || isJSON(v, here));
 }
 
 // RFC 9110 section 10.2.3: seconds, or a date, which is read against the sender's
@@ -620,6 +707,9 @@ function answered(request) {
 
 function byAge(a, b) { return a.createdAt - b.createdAt || (a.key < b.key ? -1 : 1); }
 
-function lowerCase(headers) { return Object.fromEntries(Object.entries(headers).map(([k, v]) => [k.toLowerCase(), v])); }
+function lowerCase(headers) {
+  const pairs = typeof headers.entries === 'function' ? [...headers.entries()] : Object.entries(headers); // Headers, or an object
+  return Object.fromEntries(pairs.map(([k, v]) => [k.toLowerCase(), v]));
+}
 
 function definedOnly(o) { return Object.fromEntries(Object.entries(o).filter(([, v]) => v !== undefined)); }

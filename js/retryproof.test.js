@@ -381,6 +381,6 @@ test('newKey makes UUIDs, also without randomUUID', () => {
 
 test('classify knows nothing of an answer without a status it knows', () => {
   assert.deepEqual(classify({ status: 0 }), { verdict: 'keep', doubt: true, then: 'retry' });
-  assert.deepEqual(classify({ status: 307 }), { verdict: 'keep', doubt: true, then: 'retry' });
+  assert.deepEqual(classify({ status: 303 }), { verdict: 'keep', doubt: true, then: 'retry' });
   assert.equal(classify({ status: 409, code: 'something-new' }).verdict, 'keep');
 });
