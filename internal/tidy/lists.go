@@ -7,17 +7,19 @@ import (
 )
 
 // The lists below are the only places that name packages. A new package joins
-// them in the commit that creates it.
+// them in the commit that creates it: the rule "listed" fails for one in none.
 
 // concepts are the packages, with everything below them, that each make one hop
 // safe. They import the root package, clock, each other and the noun packages.
 var concepts = []string{
-	"deadline", "effect", "httpkey", "inbox", "ledger", "locator", "notify",
-	"outbox", "region", "resolve", "saga", "stream", "version",
+	"check", "deadline", "effect", "httpkey", "inbox", "ledger", "locator", "notify",
+	"outbox", "reconcile", "region", "resolve", "saga", "stream", "version",
 }
 
 // simulatedTrees run in the simulator, with everything below them.
-var simulatedTrees = append([]string{"payments", "sim"}, concepts...)
+var simulatedTrees = append([]string{
+	"payments", "sim", "internal/backoff", "internal/clip", "internal/spelling",
+}, concepts...)
 
 // simulatedDirs run in the simulator; the folders below them are drivers.
 var simulatedDirs = []string{
@@ -30,6 +32,15 @@ var driverRoots = []string{"store", "queue", "psp", "push", "window"}
 
 // goStatementTrees may start goroutines. Drivers and tests may too.
 var goStatementTrees = []string{"worker", "cmd", "examples"}
+
+// clockedTrees may start goroutines, and still ask a clock.Clock for the time.
+var clockedTrees = []string{"worker"}
+
+// otherTrees keep the rules for all code and no others.
+var otherTrees = []string{
+	"clock", "cmd", "entropy", "examples", "js", "web", "worker",
+	"internal/testcount", "internal/testservice", "internal/tidy",
+}
 
 // skipPlace is the package that skips or fails a test whose service is missing.
 const skipPlace = "internal/testservice"
@@ -64,6 +75,16 @@ func simulated(dir string) bool {
 
 // simulatedCode keeps the production files of simulated packages.
 func simulatedCode(f *File) bool { return !f.Test && simulated(f.Dir) }
+
+// clockedCode keeps the production files that must be handed their time.
+func clockedCode(f *File) bool {
+	return simulatedCode(f) || production(f) && inTree(f.Dir, clockedTrees)
+}
+
+// listed reports whether a list says what rules the package in dir keeps.
+func listed(dir string) bool {
+	return simulated(dir) || inTree(dir, driverRoots) || inTree(dir, simulatedTrees) || inTree(dir, otherTrees)
+}
 
 // suite reports whether dir holds test code that is not in _test.go files: an
 // element of its path begins or ends with "test", as in store/storetest.

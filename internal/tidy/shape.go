@@ -15,6 +15,19 @@ const (
 // findBroken reports Go files that do not parse.
 func findBroken(r *Repo) []Problem { return r.broken }
 
+// findUnlisted reports packages that no list names, once each.
+func findUnlisted(r *Repo) []Problem {
+	var out []Problem
+	seen := map[string]bool{}
+	for _, f := range r.goFiles(anyFile) {
+		if !seen[f.Dir] && !listed(f.Dir) {
+			out = append(out, r.at(f, f.Go.Name.Pos(), "no list in internal/tidy/lists.go names %s", shown(f.Dir)))
+		}
+		seen[f.Dir] = true
+	}
+	return out
+}
+
 // findLongFiles reports Go files with more than maxFileLines lines.
 func findLongFiles(r *Repo) []Problem {
 	var out []Problem
@@ -124,6 +137,30 @@ func findUndocumented(r *Repo) []Problem {
 			}
 		}
 	}
+	return out
+}
+
+// findUndocumentedSettings reports exported fields without a comment in exported
+// structs whose name ends in Config.
+func findUndocumentedSettings(r *Repo) []Problem {
+	var out []Problem
+	r.inspect(production, func(f *File, n ast.Node) {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok || !spec.Name.IsExported() || !strings.HasSuffix(spec.Name.Name, "Config") {
+			return
+		}
+		fields, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			return
+		}
+		for _, field := range fields.Fields.List {
+			for _, name := range field.Names {
+				if name.IsExported() && field.Doc.Text() == "" && field.Comment.Text() == "" {
+					out = append(out, r.at(f, name.Pos(), "%s.%s needs a comment", spec.Name.Name, name.Name))
+				}
+			}
+		}
+	})
 	return out
 }
 

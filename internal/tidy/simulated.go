@@ -51,9 +51,9 @@ func findChannels(r *Repo) []Problem {
 	return out
 }
 
-// findTime reports uses of the machine's clock in simulated code.
+// findTime reports uses of the machine's clock in simulated code and in the loops.
 func findTime(r *Repo) []Problem {
-	return r.findSelected("use the clock.Clock", map[string][]string{
+	return r.findSelected(clockedCode, "use the clock.Clock", map[string][]string{
 		"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"},
 	})
 }
@@ -61,7 +61,7 @@ func findTime(r *Repo) []Problem {
 // findContext reports deadlines on the machine's clock and callbacks on
 // goroutines of their own in simulated code.
 func findContext(r *Repo) []Problem {
-	return r.findSelected("use Clock.WithTimeout", map[string][]string{
+	return r.findSelected(simulatedCode, "use Clock.WithTimeout", map[string][]string{
 		"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause", "AfterFunc"},
 	})
 }
@@ -69,17 +69,17 @@ func findContext(r *Repo) []Problem {
 // findSync reports parts of package sync and runtime in simulated code that
 // block, start goroutines, or iterate in an order of their own.
 func findSync(r *Repo) []Problem {
-	return r.findSelected("it blocks, schedules or has no order", map[string][]string{
+	return r.findSelected(simulatedCode, "it blocks, schedules or has no order", map[string][]string{
 		"sync":    {"Cond", "NewCond", "WaitGroup", "Map"},
 		"runtime": {"Gosched", "Goexit"},
 	})
 }
 
-// findSelected reports the names of other packages in simulated code, called or
-// not.
-func (r *Repo) findSelected(hint string, banned map[string][]string) []Problem {
+// findSelected reports the names of other packages in the files that keep accepts,
+// called or not.
+func (r *Repo) findSelected(keep func(*File) bool, hint string, banned map[string][]string) []Problem {
 	var out []Problem
-	for _, f := range r.goFiles(simulatedCode) {
+	for _, f := range r.goFiles(keep) {
 		names := imports(f.Go)
 		if p, ok := names["."]; ok && banned[p] != nil {
 			out = append(out, r.at(f, f.Go.Name.Pos(), "dot import of %s", p))

@@ -52,25 +52,50 @@ func literals(n ast.Node) string {
 	return b.String()
 }
 
-// findSleeps reports time.Sleep in _test.go files, except inside a call of
-// testing/synctest, where it is on a fake clock.
+// findSleeps reports time.Sleep, time.Tick and a wait for time.After in tests and
+// suites, except inside a call of testing/synctest, where they are on a fake clock.
+// A case of a select may wait for time.After: it bounds a wait for something else.
 func findSleeps(r *Repo) []Problem {
 	var out []Problem
-	for _, f := range r.goFiles(func(f *File) bool { return f.Test }) {
+	for _, f := range r.goFiles(func(f *File) bool { return f.Test || suite(f.Dir) }) {
 		names := imports(f.Go)
+		bounds := map[ast.Node]bool{} // receives of a select
 		ast.Inspect(f.Go, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok {
-				if p, _ := selected(call.Fun, names); p == "testing/synctest" {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if p, _ := selected(n.Fun, names); p == "testing/synctest" {
 					return false
 				}
+			case *ast.CommClause:
+				switch receive := n.Comm.(type) {
+				case *ast.ExprStmt:
+					bounds[receive.X] = true
+				case *ast.AssignStmt:
+					bounds[receive.Rhs[0]] = true
+				}
 			}
-			if p, name := selected(n, names); p == "time" && name == "Sleep" {
-				out = append(out, r.at(f, n.Pos(), "time.Sleep: use a fake clock or testing/synctest"))
+			if what := sleep(n, names); what != "" && !bounds[n] {
+				out = append(out, r.at(f, n.Pos(), "%s: use a fake clock or testing/synctest", what))
 			}
 			return true
 		})
 	}
 	return out
+}
+
+// sleep names what makes a test wait for the machine's clock, or "".
+func sleep(n ast.Node, names map[string]string) string {
+	if receive, ok := n.(*ast.UnaryExpr); ok && receive.Op == token.ARROW {
+		if call, ok := receive.X.(*ast.CallExpr); ok {
+			if p, name := selected(call.Fun, names); p == "time" && name == "After" {
+				return "<-time.After"
+			}
+		}
+	}
+	if p, name := selected(n, names); p == "time" && (name == "Sleep" || name == "Tick") {
+		return "time." + name
+	}
+	return ""
 }
 
 const casesFile = "docs/CASES.md"

@@ -37,7 +37,7 @@ func lockFile(f *File) bool {
 // The bracketed letters keep the patterns from matching their own source.
 var (
 	unfinishedWord = regexp.MustCompile(`\b(?:TOD[O]|FIXM[E]|XX[X])\b`)
-	machinePath    = regexp.MustCompile(`(?:^|[^\w.~-])/(?:work|farm)/|\.\./shared\b`)
+	machinePath    = regexp.MustCompile(`(?:^|[^\w.~-])/(?:work|farm|home|root|Users)/|\.\./shared\b`)
 )
 
 // findUnfinished reports notes about work that is left to do.
@@ -113,6 +113,33 @@ func findDeadLinks(r *Repo) []Problem {
 		}
 	}
 	return out
+}
+
+// codePath is a file with a folder before it, alone in its code span.
+var codePath = regexp.MustCompile("`([\\w.-]+(?:/[\\w.-]+)+\\.(?:css|go|html|js|json|md|mod|png|sh|sql|txt|yml))`")
+
+// findDeadPaths reports files that Markdown names in code and that are neither below
+// the root nor beside the text.
+func findDeadPaths(r *Repo) []Problem {
+	var out []Problem
+	for _, f := range r.Files {
+		if path.Ext(f.Path) != ".md" {
+			continue
+		}
+		for i, line := range f.Lines {
+			for _, m := range codePath.FindAllStringSubmatch(line, -1) {
+				if !r.exists(m[1]) && !r.exists(path.Join(f.Dir, m[1])) {
+					out = append(out, Problem{File: f.Path, Line: i + 1, What: m[1] + ": no such file"})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (r *Repo) exists(p string) bool {
+	_, err := fs.Stat(r.FS, path.Clean(p))
+	return err == nil
 }
 
 // prose returns the lines of a Markdown file with code taken out.

@@ -113,7 +113,7 @@ func computedTrees() map[string]tree {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text), Mode: 0o644} }
 	lines := func(n int) string { return strings.Repeat("\n", n-1) }
 	long, fits := "func f() {\n"+strings.Repeat("\t_ = 1\n", 71)+"}\n", "func f() {\n"+strings.Repeat("\t_ = 1\n", 70)+"}\n"
-	work, farm, word := "/wo"+"rk/", "/fa"+"rm/", "TO"+"DO"
+	work, farm, home, word := "/wo"+"rk/", "/fa"+"rm/", "/ho"+"me/", "TO"+"DO"
 	return map[string]tree{
 		"file-length": {
 			rule: "file-length",
@@ -154,10 +154,11 @@ func computedTrees() map[string]tree {
 				"a/a.go":       file("package a\n\nconst p = \"" + work + "main\"\n"),
 				"docs/a.md":    file("see ..' '\nsee .." + "/shared/a\n"),
 				"run.sh":       file("cd " + farm + "x\n"),
-				"docs/fine.md": file("a/net" + work + " and home" + farm + " and .." + "/sharedness\n"),
+				"b/a.sh":       file("ls /ro" + "ot/x\nls " + home + "ann/x\nls /Us" + "ers/ann\n"),
+				"docs/fine.md": file("a" + home + " a/net" + work + " and home" + farm + " and .." + "/sharedness\n"),
 				"picture.png":  file("\x00 " + work),
 			},
-			want: []string{"a/a.go:3", "docs/a.md:2", "run.sh:1"},
+			want: []string{"a/a.go:3", "docs/a.md:2", "run.sh:1", "b/a.sh:1", "b/a.sh:2", "b/a.sh:3"},
 		},
 	}
 }
