@@ -36,7 +36,7 @@ const (
 	EvidenceVerdict EvidenceKind = "verdict"
 	// EvidenceConflict: it contradicts the record, and a person must look.
 	EvidenceConflict EvidenceKind = "conflict"
-	// EvidenceAlert: a person was told that the effect stays UNKNOWN.
+	// EvidenceAlert: a person was told that the effect stays UNKNOWN, or of a conflict.
 	EvidenceAlert EvidenceKind = "alert"
 )
 

@@ -3,8 +3,11 @@ package payments
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
+	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
@@ -13,6 +16,9 @@ import (
 	"github.com/retryproof/retryproof/resolve"
 )
 
+// consumerAbsent notes messages about what is not here.
+const consumerAbsent = "psp-webhook-absent"
+
 // webhook takes the PSP's word about a payment or a refund: recorded once per event
 // id, and applied as an allowed move. Every delivery of a message that is ours ends
 // 2xx, or the PSP would send it for days.
@@ -20,13 +26,19 @@ func (s *System) webhook(w http.ResponseWriter, r *http.Request) {
 	body := messages.Get().(*bytes.Buffer)
 	defer giveBack(body)
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, 1<<20)); err != nil {
-		writeError(w, retryproof.Refused(retryproof.CodeTooLarge, "the message is too large or was cut off", nil))
+		refused := retryproof.Refused(retryproof.CodeInvalid, "the message was cut off", nil)
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			refused = retryproof.Refused(retryproof.CodeTooLarge, "the message is larger than 1 MiB", nil)
+		}
+		writeError(w, refused)
 		return
 	}
 	e, err := s.deps.PSP.Webhook(body.Bytes(), r.Header, s.deps.Clock.Now())
+	if err == nil && !isText(e.ID) {
+		err = retryproof.Refused(retryproof.CodeInvalid, "the event's id is no text", nil)
+	}
 	if err != nil {
-		s.deps.Metrics.Add("retryproof_webhooks_total", 1, "what", "refused")
-		writeError(w, retryproof.Refused(retryproof.CodeInvalid, "the message is not signed by the processor, or too old", nil))
+		writeError(w, s.refusedWebhook(err))
 		return
 	}
 	hook, ours, err := s.readWebhook(r.Context(), e)
@@ -47,6 +59,24 @@ func (s *System) webhook(w http.ResponseWriter, r *http.Request) {
 	s.saw(hook.id, hopWebhook, what)
 	setJSON(w.Header())
 	_, _ = w.Write(append(appendText([]byte(`{"result":`), what), "}\n"...)) //nolint:gosec // JSON, said to be JSON; the PSP is gone: it sends again
+}
+
+// refusedWebhook says why a message is not taken. One that the processor has signed and
+// that cannot be read is another matter than a forged one: what it says is lost, so
+// somebody should see it.
+func (s *System) refusedWebhook(err error) error {
+	if retryproof.CodeOf(err) != retryproof.CodeInvalid {
+		s.deps.Metrics.Add("retryproof_webhooks_total", 1, "what", "refused")
+		return retryproof.Refused(retryproof.CodeInvalid, "the message is not signed by the processor, or too old", nil)
+	}
+	s.deps.Metrics.Add("retryproof_webhooks_total", 1, "what", "unreadable")
+	s.deps.Log.Error("a message that the processor has signed cannot be read", "error", err)
+	return retryproof.Refused(retryproof.CodeInvalid, "the message is signed by the processor and cannot be read", nil)
+}
+
+// isText reports whether a store can keep a name that comes from outside.
+func isText(s string) bool {
+	return s != "" && utf8.ValidString(s) && !strings.Contains(s, "\x00")
 }
 
 // messages are buffers for the bodies of webhooks.
@@ -80,7 +110,7 @@ type hook struct {
 // readWebhook finds what the message is about.
 func (s *System) readWebhook(ctx context.Context, e psp.WebhookEvent) (hook, bool, error) {
 	switch {
-	case e.Charge.Reference != "":
+	case isText(e.Charge.Reference): // what is no text is no id of ours
 		h := hook{id: retryproof.ID(e.Charge.Reference), source: "a webhook", engine: s.engine, evidence: s.deps.Store.Due}
 		p, err := s.deps.Store.Ledger.Payment(ctx, h.id)
 		if retryproof.CodeOf(err) == retryproof.CodeNotFound {
@@ -89,7 +119,7 @@ func (s *System) readWebhook(ctx context.Context, e psp.WebhookEvent) (hook, boo
 			h.finding, h.state, h.ref = s.finding(p, e.Charge), p.State, p.ChargeID
 		}
 		return h, true, err
-	case e.Refund.Reference != "":
+	case isText(e.Refund.Reference):
 		h := hook{id: retryproof.ID(e.Refund.Reference), source: "a webhook", engine: s.refunds.engine, evidence: s.deps.Store.DueRefunds}
 		p, err := s.deps.Store.Ledger.Payment(ctx, retryproof.ID(e.Refund.Payment))
 		var r Refund
@@ -106,37 +136,12 @@ func (s *System) readWebhook(ctx context.Context, e psp.WebhookEvent) (hook, boo
 	return hook{}, false, nil
 }
 
-// contradict keeps a contradiction beside the effect, and before that tells a person,
-// once: a crash in between tells them again. With a key the message is recorded in the
-// same transaction (case 25).
-func (s *System) contradict(ctx context.Context, h hook, by, name, says string, key *retryproof.InboxKey) (effect.Settled, error) {
-	now := s.deps.Clock.Now()
-	note := resolve.ConflictNote(name, by, h.source+" about "+h.finding.Ref+": "+says, now)
-	told := resolve.Told(ctx, h.evidence, h.id, note.Name)
-	if !told {
-		s.contradicted(string(h.id), note.Seen)
-	}
-	keep := effect.Settle{ID: h.id, To: effect.Succeeded, By: by, Now: now, Inbox: key, Note: note} // no From: it moves nothing
-	out, err := h.engine.Settle(ctx, keep)
-	if err == nil && out.Repeat && !told { // the message was recorded, and what speaks against us was not
-		keep.Inbox = nil
-		if _, err := h.engine.Settle(ctx, keep); err != nil {
-			return out, err
-		}
-	}
-	return out, err
-}
-
 // applyWebhook records the event and moves what it is about, in one transaction.
 func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent, h hook) (string, error) {
 	key := retryproof.InboxKey{Consumer: consumerWebhook, Source: sourcePSP, EventID: e.ID}
 	now, by := s.deps.Clock.Now(), "webhook-"+e.ID
 	if h.absent {
-		if h.moved { // money that we know nothing of
-			s.contradicted(string(h.id), "a webhook says that it succeeded, and it is not here")
-		}
-		s.deps.Log.Warn("a webhook is about something that is not here", "event", e.ID, "reference", h.id)
-		return "unknown payment", nil
+		return s.absent(ctx, e, h)
 	}
 	if name, says := h.finding.Against(h.state, h.ref); says != "" {
 		out, err := s.contradict(ctx, h, by, name, says, &key)
@@ -169,6 +174,25 @@ func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent, h hook) (
 		}
 	}
 	return "late", nil
+}
+
+// absent notes a message about something that is not here, and tells a person, once,
+// when it says that money was moved. The note is not that of a message that was applied:
+// when the payment comes back, from a backup perhaps, the message's repeat settles it. A
+// crash before the person is told leaves it to the reconciliation, which shows it too.
+func (s *System) absent(ctx context.Context, e psp.WebhookEvent, h hook) (string, error) {
+	key := retryproof.InboxKey{Consumer: consumerAbsent, Source: sourcePSP, EventID: e.ID}
+	first, err := s.deps.Store.Inbox.Apply(ctx, inbox.Apply{Key: key, Now: s.deps.Clock.Now()})
+	if err != nil {
+		return "", err
+	}
+	if first && h.moved { // money that we know nothing of
+		s.contradicted(string(h.id), "a webhook says that it succeeded, and it is not here")
+	}
+	if first {
+		s.deps.Log.Warn("a webhook is about something that is not here", "event", e.ID, "reference", h.id)
+	}
+	return "unknown payment", nil
 }
 
 // finish settles an attempt by a definite answer: it is evidence, also when it comes so

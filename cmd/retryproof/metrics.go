@@ -74,7 +74,7 @@ var metricHelp = map[string]string{
 	"retryproof_resolver_total":         "What the resolver did about payments: asked, settled, still_unknown, overtaken, decided.",
 	"retryproof_unknown_alerts_total":   "Payments and refunds that stay UNKNOWN; a person must look.",
 	"retryproof_verdicts_total":         "What persons decided, by state.",
-	"retryproof_webhooks_total":         "What webhooks did: moves, late, repeats dropped, refused.",
+	"retryproof_webhooks_total":         "What webhooks did: moves, late, repeats dropped, refused, unreadable.",
 }
 
 func helpOf(name string) string {
