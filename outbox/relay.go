@@ -10,7 +10,7 @@
 //   - rows of one group are published in the order in which they were stored,
 //     with any number of relays; a row that fails holds back its own group only;
 //   - a row is deleted only after a positive answer, by the relay that holds its
-//     lease.
+//     lease. The rows of a batch are deleted together, after its last send.
 //
 // A queue that says "not now" (CodeUnavailable) parks nothing, however often and
 // for however long: it is full or away, and says nothing about the event.
@@ -23,7 +23,7 @@
 // Config.Observe counts as "parked". Until then Stats.OldestAt grows old.
 //
 // Crash points: after the claim, the lease ends and another relay sends; after
-// the send, the same row is sent again; after the delete, done.
+// the send, what the batch has sent so far is sent again; after the delete, done.
 package outbox
 
 import (
@@ -175,11 +175,12 @@ func NewRelay(store Store, publisher Publisher, config Config) (*Relay, error) {
 func (r *Relay) RunOnce(ctx context.Context) (int, error) {
 	now := r.config.Clock.Now()
 	until := now.Add(r.config.Lease)
-	rows, err := r.store.Claim(ctx, Claim{Relay: r.token, Now: now, Until: until, Limit: r.config.Batch})
+	rows, err := r.claim(ctx, now, until)
 	if err != nil {
 		return 0, err
 	}
-	done := 0
+	parked := 0
+	var sent []Row
 	var held []string // groups whose head failed in this batch
 	var failures []error
 	for _, row := range rows {
@@ -191,19 +192,40 @@ func (r *Relay) RunOnce(ctx context.Context) (int, error) {
 			failures = append(failures, r.giveBack(ctx, Defer{EventID: row.ID, NextAt: now, Untried: true}))
 			continue
 		}
-		ok, err := r.publish(ctx, row)
-		if ok {
-			done++
-		} else {
+		became, err := r.publish(ctx, row)
+		switch became {
+		case rowSent:
+			sent = append(sent, row)
+		case rowParked:
+			parked++
+		default:
 			held = append(held, row.Group)
 		}
 		failures = append(failures, err)
 	}
-	return done, errors.Join(failures...)
+	deleted, err := r.deleteSent(ctx, sent)
+	return deleted + parked, errors.Join(append(failures, err)...)
 }
 
-// publish sends one row and reports whether its group may go on.
-func (r *Relay) publish(ctx context.Context, row Row) (bool, error) {
+// claim asks for a batch, for no longer than a send may take: rows that come later
+// could not be sent before their lease ends.
+func (r *Relay) claim(ctx context.Context, now, until time.Time) ([]Row, error) {
+	ctx, cancel := r.config.Clock.WithTimeout(ctx, r.config.SendTimeout)
+	defer cancel()
+	return r.store.Claim(ctx, Claim{Relay: r.token, Now: now, Until: until, Limit: r.config.Batch})
+}
+
+// fate is what became of a row; its group goes on unless it is held.
+type fate int
+
+const (
+	rowHeld fate = iota
+	rowSent
+	rowParked
+)
+
+// publish sends one row.
+func (r *Relay) publish(ctx context.Context, row Row) (fate, error) {
 	if err := r.config.Check(row.Event); err != nil {
 		return r.park(ctx, row, err)
 	}
@@ -214,11 +236,11 @@ func (r *Relay) publish(ctx context.Context, row Row) (bool, error) {
 		delete(r.turnedAway, row.ID)
 		r.lastSent = r.config.Clock.Now()
 		r.config.Observe("sent", row.Event)
-		return r.deleteSent(ctx, row)
+		return rowSent, nil
 	}
 	r.config.Observe("failed", row.Event)
 	if retryproof.CodeOf(err) == retryproof.CodeUnavailable {
-		return false, r.tryLater(ctx, row, err, row.Attempts+r.turnAway(row.ID), true)
+		return rowHeld, r.tryLater(ctx, row, err, row.Attempts+r.turnAway(row.ID), true)
 	}
 	delete(r.turnedAway, row.ID)
 	permanent := retryproof.OutcomeOf(err) == retryproof.NotDone && retryproof.CodeOf(err) == retryproof.CodePermanent
@@ -226,7 +248,7 @@ func (r *Relay) publish(ctx context.Context, row Row) (bool, error) {
 	if permanent || row.Attempts >= r.config.MaxAttempts && (alive || r.failedFor(row.Attempts) >= r.config.ParkAfter) {
 		return r.park(ctx, row, err)
 	}
-	return false, r.tryLater(ctx, row, err, row.Attempts, false)
+	return rowHeld, r.tryLater(ctx, row, err, row.Attempts, false)
 }
 
 // turnAway notes that the queue took nothing of a row, and returns how often it had
@@ -274,25 +296,40 @@ func (r *Relay) giveBack(ctx context.Context, d Defer) error {
 	return err
 }
 
-// deleteSent removes a row that the queue has, and reports whether its group may
-// go on. When that fails the row is sent again later, under the same id. When the
-// lease was lost, the group is another relay's now.
-func (r *Relay) deleteSent(ctx context.Context, row Row) (bool, error) {
+// deleteSent removes the rows of a batch that the queue has, and returns how many.
+// Together, since a commit for each would take most of a relay's time. When that fails
+// they are sent again later, under the same ids and in the same order. What is no longer
+// leased to this relay is another's now.
+func (r *Relay) deleteSent(ctx context.Context, rows []Row) (int, error) {
+	if len(rows) == 0 {
+		return 0, nil
+	}
 	ctx, cancel := r.writeContext(ctx)
 	defer cancel()
-	deleted, err := r.store.Delete(ctx, r.token, row.ID)
-	if err == nil && !deleted {
-		r.config.Observe("fenced", row.Event)
+	ids := make([]string, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
 	}
-	return deleted, err
+	deleted, err := r.store.Delete(ctx, r.token, ids)
+	if err != nil {
+		return 0, fmt.Errorf("outbox: delete what was sent: %w", err)
+	}
+	for _, row := range rows {
+		if !slices.Contains(deleted, row.ID) {
+			r.config.Observe("fenced", row.Event)
+		}
+	}
+	return len(deleted), nil
 }
 
-func (r *Relay) park(ctx context.Context, row Row, cause error) (bool, error) {
+func (r *Relay) park(ctx context.Context, row Row, cause error) (fate, error) {
 	ctx, cancel := r.writeContext(ctx)
 	defer cancel()
 	parked, err := r.store.Park(ctx, Park{Relay: r.token, EventID: row.ID, Now: r.config.Clock.Now(), Reason: clip.Text(cause.Error(), clip.Reason)})
-	if parked {
-		r.config.Observe("parked", row.Event)
+	if !parked {
+		return rowHeld, err
 	}
-	return parked, err
+	delete(r.turnedAway, row.ID)
+	r.config.Observe("parked", row.Event)
+	return rowParked, err
 }

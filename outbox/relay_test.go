@@ -125,8 +125,19 @@ type recording struct {
 	memory    *memory.Store
 	defers    []outbox.Defer
 	parks     []outbox.Park
+	deletes   [][]string
 	deleteErr error
 	fence     bool // Delete and Park find the lease lost
+	claim     func(ctx context.Context) error
+}
+
+func (r *recording) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, error) {
+	if r.claim != nil {
+		if err := r.claim(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return r.Store.Claim(ctx, c)
 }
 
 func (r *recording) Defer(ctx context.Context, d outbox.Defer) (bool, error) {
@@ -142,11 +153,12 @@ func (r *recording) Park(ctx context.Context, p outbox.Park) (bool, error) {
 	return r.Store.Park(ctx, p)
 }
 
-func (r *recording) Delete(ctx context.Context, relay, id string) (bool, error) {
+func (r *recording) Delete(ctx context.Context, relay string, ids []string) ([]string, error) {
+	r.deletes = append(r.deletes, ids)
 	if r.deleteErr != nil || r.fence {
-		return false, r.deleteErr
+		return nil, r.deleteErr
 	}
-	return r.Store.Delete(ctx, relay, id)
+	return r.Store.Delete(ctx, relay, ids)
 }
 
 func ids(from, to int) []string {
@@ -314,24 +326,56 @@ func TestARelayThatOutlivesItsLeaseChangesNothing(t *testing.T) {
 }
 
 func TestAFencedRelayLeavesTheRestOfTheGroup(t *testing.T) {
-	for name, queue := range map[string]publisher{
-		"sent":   nil,
-		"parked": func(context.Context, queue.Message) error { return tooLarge },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			b.insert("m1", "e1", "e2")
-			b.queue = queue
-			b.store.fence = true
-			b.run(b.relay(outbox.Config{}), 0)
-			if !slices.Equal(b.tried, []string{"e1"}) || b.seen["parked"] != 0 {
-				t.Errorf("got sends of %v and %v, want e1 only", b.tried, b.seen)
-			}
-		})
+	b := newBench(t)
+	b.insert("m1", "e1", "e2")
+	b.queue = func(context.Context, queue.Message) error { return tooLarge }
+	b.store.fence = true
+	b.run(b.relay(outbox.Config{}), 0)
+	if !slices.Equal(b.tried, []string{"e1"}) || b.seen["parked"] != 0 {
+		t.Errorf("got sends of %v and %v, want e1 only", b.tried, b.seen)
 	}
 }
 
-func TestARowThatCannotBeDeletedIsSentAgainUnderItsID(t *testing.T) {
+// cases 31 and 33
+func TestABatchIsDeletedTogetherAfterItsAnswers(t *testing.T) {
+	b := newBench(t)
+	b.insert("m1", "e1", "e2")
+	b.insert("m2", "f1", "f2")
+	b.insert("m3", "g1", "g2")
+	b.insert("m1", "e3")
+	b.queue = func(_ context.Context, m queue.Message) error {
+		if len(b.store.deletes) > 0 {
+			t.Errorf("%s is sent after a delete", m.ID)
+		}
+		switch m.ID {
+		case "f1":
+			return errCut
+		case "g1":
+			return tooLarge
+		}
+		return nil
+	}
+	if n, err := b.relay(outbox.Config{}).RunOnce(context.Background()); n != 5 || !errors.Is(err, errCut) {
+		t.Errorf("got %d, %v, want 4 sent and deleted, 1 parked, and the failure", n, err)
+	}
+	b.wantSent("e1", "e2", "g2", "e3")
+	if got := b.store.deletes; len(got) != 1 || !slices.Equal(got[0], []string{"e1", "e2", "g2", "e3"}) {
+		t.Errorf("got deletes of %q, want what had a positive answer, at once", got)
+	}
+	b.wantStats(2, 1)
+}
+
+func TestNothingSentIsNothingToDelete(t *testing.T) {
+	b := newBench(t)
+	b.insert("m1", "e1")
+	b.queue = func(context.Context, queue.Message) error { return errCut }
+	_, _ = b.relay(outbox.Config{}).RunOnce(context.Background())
+	if len(b.store.deletes) != 0 {
+		t.Errorf("got deletes of %q, want none", b.store.deletes)
+	}
+}
+
+func TestRowsThatCannotBeDeletedAreSentAgainUnderTheirIDs(t *testing.T) {
 	b := newBench(t)
 	b.insert("m1", "e1", "e2")
 	r := b.relay(outbox.Config{})
@@ -339,12 +383,24 @@ func TestARowThatCannotBeDeletedIsSentAgainUnderItsID(t *testing.T) {
 	if n, err := r.RunOnce(context.Background()); n != 0 || !errors.Is(err, errCut) {
 		t.Errorf("got %d, %v, want the failure", n, err)
 	}
-	b.wantSent("e1") // e2 waits
+	b.wantSent("e1", "e2")
 	b.store.deleteErr = nil
+	b.insert("m1", "e3")
 	b.run(r, 0) // until the lease is over
 	b.clock.Advance(15*time.Second + time.Microsecond)
-	b.run(r, 2)
-	b.wantSent("e1", "e1", "e2")
+	b.run(r, 3)
+	b.wantSent("e1", "e2", "e1", "e2", "e3")
+}
+
+// A database that does not answer holds up one relay for as long as a send, not for ever.
+func TestAClaimIsBounded(t *testing.T) {
+	b := newBench(t)
+	b.insert("m1", "e1")
+	b.store.claim = func(ctx context.Context) error { return b.clock.Sleep(ctx, time.Hour) }
+	_, err := b.relay(outbox.Config{SendTimeout: 2 * time.Second}).RunOnce(context.Background())
+	if !errors.Is(err, context.DeadlineExceeded) || !b.clock.Now().Equal(start.Add(2*time.Second)) {
+		t.Errorf("got %v at %v, want the timeout after 2 s", err, b.clock.Now())
+	}
 }
 
 func TestAnOutageParksNothing(t *testing.T) {

@@ -32,9 +32,10 @@ type Store interface {
 	// group, parked ones aside, is leased to another or waits for its NextAt. Two
 	// relays that claim at once never share a group.
 	Claim(ctx context.Context, c Claim) ([]Row, error)
-	// Delete removes a sent row that is leased to relay; it reports false when it
-	// is not, and then changes nothing.
-	Delete(ctx context.Context, relay, eventID string) (bool, error)
+	// Delete removes sent rows that are leased to relay, in one transaction, and
+	// returns the ids of those that it removed, in the order in which they were
+	// given. One that is not leased to relay is left, and spoils nothing.
+	Delete(ctx context.Context, relay string, eventIDs []string) ([]string, error)
 	// Defer gives the lease back and sets the time of the next try. False when
 	// the row is not leased to the relay.
 	Defer(ctx context.Context, d Defer) (bool, error)

@@ -244,7 +244,7 @@ func dies(w *world, step func()) {
 // the delete.
 type diesBeforeDelete struct{ outbox.Store }
 
-func (diesBeforeDelete) Delete(context.Context, string, string) (bool, error) { panic(crash{}) }
+func (diesBeforeDelete) Delete(context.Context, string, []string) ([]string, error) { panic(crash{}) }
 
 // diesBeforeMark is a store whose process dies between a push and its mark.
 type diesBeforeMark struct{ notify.Store }

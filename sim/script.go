@@ -145,8 +145,8 @@ type scriptedOutbox struct {
 	a actor
 }
 
-func (o scriptedOutbox) Delete(ctx context.Context, relay, eventID string) (bool, error) {
-	return scripted(o.a, "outbox delete", func() (bool, error) { return o.Store.Delete(ctx, relay, eventID) })
+func (o scriptedOutbox) Delete(ctx context.Context, relay string, eventIDs []string) ([]string, error) {
+	return scripted(o.a, "outbox delete", func() ([]string, error) { return o.Store.Delete(ctx, relay, eventIDs) })
 }
 
 type scriptedInbox struct {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/retryproof/retryproof"
@@ -142,11 +143,13 @@ func (b box) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, error) {
 	})
 }
 
-func (b box) Delete(ctx context.Context, relay, eventID string) (bool, error) {
-	return call(b.x, ctx, "store", "outbox delete", eventID, func() (bool, error) {
-		deleted, err := b.in.Delete(background, relay, eventID)
-		if err == nil && deleted {
-			b.x.w.gone(eventID)
+func (b box) Delete(ctx context.Context, relay string, eventIDs []string) ([]string, error) {
+	return call(b.x, ctx, "store", "outbox delete", strings.Join(eventIDs, " "), func() ([]string, error) {
+		deleted, err := b.in.Delete(background, relay, eventIDs)
+		if err == nil {
+			for _, id := range deleted {
+				b.x.w.gone(id)
+			}
 		}
 		return deleted, err
 	})

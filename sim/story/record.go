@@ -265,12 +265,12 @@ type recordedOutbox struct {
 	st *stage
 }
 
-func (o recordedOutbox) Delete(ctx context.Context, relay, eventID string) (bool, error) {
-	ok, err := o.Store.Delete(ctx, relay, eventID)
-	if ok {
-		o.st.say("relay", o.st.tag(), "delete", "deletes the outbox row "+o.st.names.show(eventID))
+func (o recordedOutbox) Delete(ctx context.Context, relay string, eventIDs []string) ([]string, error) {
+	deleted, err := o.Store.Delete(ctx, relay, eventIDs)
+	for _, id := range deleted {
+		o.st.say("relay", o.st.tag(), "delete", "deletes the outbox row "+o.st.names.show(id))
 	}
-	return ok, err
+	return deleted, err
 }
 
 type recordedInbox struct {

@@ -83,10 +83,12 @@ func one(b *testing.B, s payments.Stores, i int) {
 		if err != nil || len(rows) != 64 {
 			b.Fatal(len(rows), err)
 		}
-		for _, r := range rows {
-			if _, err := s.Outbox.Delete(ctx, "r", r.ID); err != nil {
-				b.Fatal(err)
-			}
+		ids := make([]string, len(rows))
+		for i, r := range rows {
+			ids[i] = r.ID
+		}
+		if _, err := s.Outbox.Delete(ctx, "r", ids); err != nil {
+			b.Fatal(err)
 		}
 	}
 	key := notify.Key{EventID: event.ID, Channel: "push"}

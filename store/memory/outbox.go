@@ -241,18 +241,22 @@ func (o outboxStore) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, e
 	return o.s.outbox.claim(c), nil
 }
 
-func (o outboxStore) Delete(ctx context.Context, relay, eventID string) (bool, error) {
+func (o outboxStore) Delete(ctx context.Context, relay string, eventIDs []string) ([]string, error) {
 	if err := o.s.lock(ctx); err != nil {
-		return false, err
+		return nil, err
 	}
 	defer o.s.mu.Unlock()
-	r := o.s.outbox.leased(relay, eventID)
-	if r == nil {
-		return false, nil
+	var deleted []string
+	for _, id := range eventIDs {
+		r := o.s.outbox.leased(relay, id)
+		if r == nil {
+			continue
+		}
+		o.s.outbox.dequeue(r)
+		delete(o.s.outbox.byID, id)
+		deleted = append(deleted, id)
 	}
-	o.s.outbox.dequeue(r)
-	delete(o.s.outbox.byID, eventID)
-	return true, nil
+	return deleted, nil
 }
 
 func (o outboxStore) Defer(ctx context.Context, d outbox.Defer) (bool, error) {

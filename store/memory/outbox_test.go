@@ -98,7 +98,9 @@ func oneStep(t *testing.T, random *rand.Rand, s *Store, m *model, now time.Time)
 		}
 		return fmt.Sprint(ids, err), fmt.Sprint(m.claim(c), nil)
 	case 4, 5:
-		ok, err = box.Delete(ctx, relay, id)
+		var deleted []string
+		deleted, err = box.Delete(ctx, relay, []string{id})
+		ok = len(deleted) == 1
 		wantOK = held != nil
 		m.rows = slices.DeleteFunc(m.rows, func(r *modelRow) bool { return r == held })
 	case 6:

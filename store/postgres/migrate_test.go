@@ -155,10 +155,10 @@ func relay(t *testing.T, s *postgres.Store, limit int) string {
 	}
 	var ids []string
 	for _, r := range rows {
-		if deleted, err := box.Delete(t.Context(), "r", r.ID); err != nil || !deleted {
-			t.Fatalf("got deleted %v and error %v", deleted, err)
-		}
 		ids = append(ids, r.ID)
+	}
+	if deleted, err := box.Delete(t.Context(), "r", ids); err != nil || len(deleted) != len(ids) {
+		t.Fatalf("got deleted %q and error %v, want %q", deleted, err, ids)
 	}
 	return strings.Join(ids, " ")
 }

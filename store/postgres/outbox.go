@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -76,9 +77,24 @@ func (o outboxStore) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, e
 	return orNothing(out, err)
 }
 
-// Delete removes a sent row.
-func (o outboxStore) Delete(ctx context.Context, relay, eventID string) (bool, error) {
-	return o.s.changes(ctx, "DELETE FROM outbox WHERE event_id = $1 AND leased_by = $2 AND leased_by <> ''", eventID, relay)
+// Delete removes sent rows, in one statement.
+func (o outboxStore) Delete(ctx context.Context, relay string, eventIDs []string) ([]string, error) {
+	var gone []string
+	err := o.s.write(ctx, statement{"DELETE FROM outbox WHERE event_id = ANY ($1) AND leased_by = $2 AND leased_by <> '' RETURNING event_id",
+		[]any{eventIDs, relay}, list(&gone, func(row scanner) (id string, err error) {
+			err = row.Scan(&id)
+			return id, err
+		})})
+	if err != nil {
+		return nil, err
+	}
+	var deleted []string
+	for _, id := range eventIDs {
+		if slices.Contains(gone, id) {
+			deleted = append(deleted, id)
+		}
+	}
+	return deleted, nil
 }
 
 // Defer gives a row back.

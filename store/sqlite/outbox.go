@@ -82,9 +82,23 @@ func (o outboxStore) idle(ctx context.Context) (bool, error) {
 	return !waits, err
 }
 
-// Delete removes a sent row.
-func (o outboxStore) Delete(ctx context.Context, relay, eventID string) (bool, error) {
-	return o.s.change(ctx, "DELETE FROM outbox WHERE event_id = ? AND leased_by = ? AND leased_by <> ''", eventID, relay)
+// Delete removes sent rows, in one commit.
+func (o outboxStore) Delete(ctx context.Context, relay string, eventIDs []string) ([]string, error) {
+	var deleted []string
+	err := o.s.write(ctx, func(ctx context.Context, q query) error {
+		deleted = nil
+		for _, id := range eventIDs {
+			n, err := q.exec(ctx, "DELETE FROM outbox WHERE event_id = ? AND leased_by = ? AND leased_by <> ''", id, relay)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				deleted = append(deleted, id)
+			}
+		}
+		return nil
+	})
+	return orNothing(deleted, err)
 }
 
 // Defer gives a row back.

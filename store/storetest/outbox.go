@@ -24,6 +24,7 @@ func outboxCases() []testCase {
 		{"LeaseIsAliveAtItsEnd", outboxLeaseEnd},
 		{"RelayThatLostItsLeaseChangesNothing", outboxLateRelay},
 		{"DeletedRowIsGone", outboxDeleted},
+		{"RowsOfABatchAreDeletedTogetherIfTheyAreLeased", outboxDeleteBatch},
 		{"ParkedRowLetsItsGroupPass", outboxParked},
 		{"ParkedRowsDoNotFillBatches", outboxPoison},
 		{"RedriveSendsOnce", outboxRedrive},
@@ -71,7 +72,12 @@ func eventIDs(rows []outbox.Row) string {
 
 func (w *world) deletes(relay, id string) bool {
 	w.Helper()
-	return must(w, func(ctx context.Context) (bool, error) { return w.Payments.Outbox.Delete(ctx, relay, id) })
+	return len(w.deletesAll(relay, id)) == 1
+}
+
+func (w *world) deletesAll(relay string, ids ...string) []string {
+	w.Helper()
+	return must(w, func(ctx context.Context) ([]string, error) { return w.Payments.Outbox.Delete(ctx, relay, ids) })
 }
 
 func (w *world) defers(relay, id string, next float64) bool {
@@ -262,6 +268,20 @@ func outboxDeleted(w *world) {
 	check(w, "deleted", w.deletes("r1", "a1"), true)
 	check(w, "deleted again", w.deletes("r1", "a1"), false)
 	w.wantClaimed("r1", 100, 120, 9, "a2")
+}
+
+// case 33
+func outboxDeleteBatch(w *world) {
+	w.publish(event("a1", "a"), event("a2", "a"), event("b1", "b"), event("b2", "b"), event("c1", "c"))
+	w.wantClaimed("r1", 10, 20, 3, "a1 a2 b1")
+	w.wantClaimed("r2", 10, 40, 9, "c1")
+	check(w, "nothing is deleted by name of nobody", strings.Join(w.deletesAll("", "b2", "a1"), " "), "")
+	check(w, "deleted", strings.Join(w.deletesAll("r1", "a2", "c1", "nothing", "b2", "a1", "b1"), " "), "a2 a1 b1")
+	check(w, "deleted again", strings.Join(w.deletesAll("r1", "a2", "a1", "b1"), " "), "")
+	check(w, "of none", strings.Join(w.deletesAll("r1"), " "), "")
+	check(w, "waiting", w.stats().Waiting, 2)
+	w.wantClaimed("r3", 21, 30, 9, "b2")
+	check(w, "the other relay's", strings.Join(w.deletesAll("r2", "c1"), " "), "c1")
 }
 
 func outboxParked(w *world) {

@@ -14,6 +14,8 @@ import (
 func outboxFaults() []Saboteur {
 	return []Saboteur{
 		{"delete-without-lease", "Delete does not compare the relay", "RelayThatLostItsLeaseChangesNothing", inOutbox(deleteWithoutLease)},
+		{"one-stranger-stops-the-delete", "Delete ends at a row that is not leased to the relay", "RowsOfABatchAreDeletedTogetherIfTheyAreLeased", inOutbox(oneStrangerStopsTheDelete)},
+		{"every-delete-is-told", "Delete says that it removed what it left", "RowsOfABatchAreDeletedTogetherIfTheyAreLeased", inOutbox(everyDeleteIsTold)},
 		{"lease-ends-early", "an outbox lease is over at exactly its end: <= for <", "LeaseIsAliveAtItsEnd", inOutbox(leaseEndsEarly)},
 		{"order-by-readiness", "a deferred head lets its group pass", "DeferredHeadHoldsBackItsGroupOnly", inOutbox(orderByReadiness)},
 		{"rows-in-reverse", "the rows of a claim come in no order", "GroupsStayInOrderInAnyPhysicalOrder", inOutbox(rowsInReverse)},
@@ -37,7 +39,7 @@ func inOutbox(plant func(outbox.Store) outbox.Store) func(storetest.Stores) stor
 type box struct {
 	outbox.Store
 	claim   func(context.Context, outbox.Claim) ([]outbox.Row, error)
-	remove  func(ctx context.Context, relay, id string) (bool, error)
+	remove  func(ctx context.Context, relay string, ids []string) ([]string, error)
 	giveUp  func(context.Context, outbox.Defer) (bool, error)
 	park    func(context.Context, outbox.Park) (bool, error)
 	redrive func(context.Context, outbox.Redrive) (bool, error)
@@ -51,11 +53,11 @@ func (b box) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, error) {
 	return b.Store.Claim(ctx, c)
 }
 
-func (b box) Delete(ctx context.Context, relay, id string) (bool, error) {
+func (b box) Delete(ctx context.Context, relay string, ids []string) ([]string, error) {
 	if b.remove != nil {
-		return b.remove(ctx, relay, id)
+		return b.remove(ctx, relay, ids)
 	}
-	return b.Store.Delete(ctx, relay, id)
+	return b.Store.Delete(ctx, relay, ids)
 }
 
 func (b box) Defer(ctx context.Context, d outbox.Defer) (bool, error) {
@@ -97,13 +99,42 @@ func deleteWithoutLease(right outbox.Store) outbox.Store {
 			}
 			return rows, err
 		},
-		remove: func(ctx context.Context, relay, id string) (bool, error) {
-			if holder, ok := holders.Load(id); ok {
-				relay = holder.(string)
+		remove: func(ctx context.Context, relay string, ids []string) ([]string, error) {
+			var gone []string
+			for _, id := range ids {
+				holder, _ := holders.LoadOrStore(id, relay)
+				deleted, err := right.Delete(ctx, holder.(string), []string{id})
+				if err != nil {
+					return nil, err
+				}
+				gone = append(gone, deleted...)
 			}
-			return right.Delete(ctx, relay, id)
+			return gone, nil
 		},
 	}
+}
+
+// oneStrangerStopsTheDelete deletes up to the first row that is not leased.
+func oneStrangerStopsTheDelete(right outbox.Store) outbox.Store {
+	return box{Store: right, remove: func(ctx context.Context, relay string, ids []string) ([]string, error) {
+		var gone []string
+		for _, id := range ids {
+			deleted, err := right.Delete(ctx, relay, []string{id})
+			if err != nil || len(deleted) == 0 {
+				return gone, err
+			}
+			gone = append(gone, deleted...)
+		}
+		return gone, nil
+	}}
+}
+
+// everyDeleteIsTold says of every row that it was removed.
+func everyDeleteIsTold(right outbox.Store) outbox.Store {
+	return box{Store: right, remove: func(ctx context.Context, relay string, ids []string) ([]string, error) {
+		_, err := right.Delete(ctx, relay, ids)
+		return ids, err
+	}}
 }
 
 func leaseEndsEarly(right outbox.Store) outbox.Store {
@@ -161,7 +192,8 @@ func parkedRowsWait(right outbox.Store) outbox.Store {
 
 func parkedRowsDeleted(right outbox.Store) outbox.Store {
 	return box{Store: right, park: func(ctx context.Context, p outbox.Park) (bool, error) {
-		return right.Delete(ctx, p.Relay, p.EventID)
+		deleted, err := right.Delete(ctx, p.Relay, []string{p.EventID})
+		return len(deleted) == 1, err
 	}}
 }
 
