@@ -33,6 +33,12 @@ export const journalSuite = [
     await j.update('k1', free);
     expect((await j.claim(entry('k2', 's1'))).added, 'the slot is still held');
   }],
+  ['a done entry that keeps its slot holds it', async (j) => {
+    await j.claim(entry('k1', 's1'));
+    await j.update('k1', (e) => ({ ...e, state: 'done' }));
+    const all = await Promise.all(['k2', 'k3'].map((key) => j.claim(entry(key, 's1'))));
+    expect(all.every((c) => !c.added && c.entry.key === 'k1' && c.entry.state === 'done'), 'a second key got the slot of what is done');
+  }],
   ['update is atomic', async (j) => {
     await j.claim(entry('k1', 's1'));
     await Promise.all(Array.from({ length: 20 }, () => j.update('k1', (e) => ({ ...e, tries: e.tries + 1 }))));

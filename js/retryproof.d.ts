@@ -18,7 +18,7 @@ export interface Entry {
   key: string;
   caller: string;
   intent: string;
-  /** Held while pending: one key per caller and intent. */
+  /** Held while pending and when done: one key per caller and intent. */
   slot?: string;
   meaning: string;
   method: string;
@@ -39,7 +39,7 @@ export interface Entry {
 
 /** Where intents are kept. Every promise means: durable, or not at all. */
 export interface Journal {
-  /** Adds the entry unless its key, or a pending entry of its slot, is there; returns the one that stands. */
+  /** Adds the entry unless its key, or an entry of its slot, is there; returns the one that stands. */
   claim(entry: Entry): Promise<{ entry: Entry; added: boolean }>;
   /** Replaces the entry by change(entry), atomically; change may return undefined to leave it. Returns the one that stands. */
   update(key: string, change: (entry: Entry) => Entry | undefined): Promise<Entry | undefined>;
@@ -185,7 +185,10 @@ export interface IntentRequest {
   body?: unknown;
   /** The signed-in user: a key belongs to one caller. Defaults to ''. */
   caller?: string;
-  /** What the user wants, for example 'pay order 42'. Defaults to the method, the URL and the meaning. */
+  /**
+   * What the user wants, named after the thing, for example 'pay order 42'. Once done, the same name
+   * means the same effect until it is pruned. Defaults to the method, the URL and the meaning.
+   */
   intent?: string;
   /** What must be equal for a send to be a repeat; plain JSON. Defaults to the body. */
   meaning?: unknown;
@@ -239,6 +242,7 @@ export class Client {
   /** Rejected only when the journal cannot be read, or the signal aborts. */
   resume(options?: SendOptions & { caller?: string }): Promise<Result[]>;
   release(key: string, state: Exclude<State, 'pending'>): Promise<Entry | undefined>;
+  /** Forgets settled intents except the newest `keep` (50). An intent that is forgotten is new: its next send makes a new key. */
   prune(options?: { keep?: number }): Promise<number>;
 }
 

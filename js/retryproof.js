@@ -2,8 +2,9 @@
 //
 // Promises: an intent gets one key. The key is in the journal, durably, before
 // the first byte of the request leaves, and every later send of that intent
-// carries it. The key is let go only on an answer that settles the intent, so a
-// timeout, a crash or a second tap can never turn into a second key.
+// carries it, also when the intent is done. The key is let go only on an answer that
+// says for good that nothing was done, so a timeout, a crash or a second tap, early
+// or late, can never turn into a second key.
 //
 // Does not promise: that one intent has one effect. The server's guard does
 // that; this client only makes sure that the guard can recognise a repeat.
@@ -13,6 +14,7 @@
 //   before or during a send     a pending entry whose open try counts as doubtful
 //   after the answer            the same; the next send is answered from the
 //                               server's record
+//   after the journal has it    a done entry; the next send carries its key
 // pending() finds such entries after a restart and resume() sends them again.
 
 const JOURNAL_VERSION = 1;
@@ -159,8 +161,8 @@ export class MemoryJournal {
 /**
  * The durable journal. Every write is one transaction with durability 'strict'
  * and counts only once the transaction is complete. A pending entry holds a slot
- * (caller and intent) in a unique index, so that two tabs cannot both make a key
- * for one intent.
+ * (caller and intent) in a unique index, and a done one goes on holding it, so that
+ * two tabs cannot both make a key for one intent.
  */
 export class IndexedDBJournal {
   #name;
@@ -278,9 +280,10 @@ export class Client {
 
   /**
    * Sends one intent until it is settled or this run's bounds are reached. A
-   * pending intent of the same caller and name is taken up with its own key.
+   * pending or done intent of the same caller and name is taken up with its own
+   * key. What is done is sent once more, and stays done whatever comes of that.
    * The promise is rejected only when nothing could be journaled, when the same
-   * intent is pending with another meaning, or when the signal aborts.
+   * intent is there with another meaning, or when the signal aborts.
    */
   async send(request, options = {}) {
     options.signal?.throwIfAborted();
@@ -291,13 +294,14 @@ export class Client {
       throw new RetryproofError('intent-invalid', 'the key is another caller\'s', { outcome: 'not-done' });
     }
     if (!added && request.key !== undefined && entry.key !== request.key) {
-      throw new RetryproofError('intent-pending', 'this intent is pending under another key', { outcome: 'not-done', entry });
+      throw new RetryproofError('intent-pending', `this intent is ${entry.state} under another key`, { outcome: 'not-done', entry });
     }
     if (!added && entry.meaning !== draft.meaning) {
-      throw new RetryproofError('intent-changed', 'this intent is pending with another meaning: settle it first', { outcome: 'not-done', entry });
+      const way = entry.state === 'done' ? 'give another payment another name' : 'settle it first';
+      throw new RetryproofError('intent-changed', `this intent is ${entry.state} with another meaning: ${way}`, { outcome: 'not-done', entry });
     }
     this.#emit(added ? 'journaled' : 'reused', entry);
-    return this.#work(entry.key, options);
+    return this.#work(entry.key, { ...options, again: entry.state === 'done' });
   }
 
   /** Sends a journaled intent again, with its key. */
@@ -482,7 +486,8 @@ export class Client {
   async #attempt(key, o, signal, refused) {
     const standing = await this.#journal('get', key);
     if (!standing) throw new RetryproofError('not-journaled', 'the journal does not hold this key', { outcome: 'not-done' });
-    if (standing.state !== 'pending') return { entry: standing };
+    const sendable = (e) => e.state === 'pending' || (e.state === 'done' && o.again === true);
+    if (!sendable(standing)) return { entry: standing };
     if (!o.online()) return { entry: standing, then: 'retry', reason: 'offline', retryAfter: 0 };
     let credentials;
     try {
@@ -494,9 +499,9 @@ export class Client {
     if (!credentials) return { entry: standing, then: 'stop', reason: 'unauthorized', retryAfter: 0 };
 
     const { ask } = o;
-    const opened = ask ? standing : await this.#journal('update', key, (e) => (e.state === 'pending'
-      ? { ...e, tries: e.tries + 1, doubtful: e.doubtful + 1, updatedAt: o.clock.now() } : undefined));
-    if (opened?.state !== 'pending') return { entry: opened ?? standing };
+    const opened = ask ? standing : await this.#journal('update', key, (e) => (sendable(e)
+      ? { ...e, tries: e.tries + 1, doubtful: e.doubtful + (e.state === 'pending' ? 1 : 0), updatedAt: o.clock.now() } : undefined));
+    if (!opened || !sendable(opened)) return { entry: opened ?? standing };
     const outgoing = ask ? { key, url: ask(structuredClone(opened)), method: 'POST', headers: {} } : opened;
     if (!outgoing.url) throw nowhereToAsk();
     this.#emit(ask ? 'asking' : 'sending', opened);
@@ -507,17 +512,20 @@ export class Client {
       ? { verdict: 'keep', doubt: !answer.notSent, then: 'retry' } : (ask ? o.classifyResolve : o.classify)(answer);
     if (ask) judged = { ...judged, verdict: judged.verdict === 'refused' ? 'keep' : judged.verdict, doubt: true };
     const step = { then: judged.then, reason: answer.reason ?? answer.code ?? `status ${answer.status}`, retryAfter: answer.retryAfter ?? 0 };
-    const close = (e) => (e.state === 'pending' ? closed(e, answer, judged, o.clock.now()) : undefined);
+    const close = (e) => {
+      if (e.state === 'pending') return closed(e, answer, judged, o.clock.now());
+      return e.state === 'done' && judged.verdict === 'done' ? noted(e, answer, o.clock.now()) : undefined; // done is never left
+    };
     try {
       step.entry = await this.#journal('update', key, close) ?? opened;
     } catch (error) {
       // The answer counts even when it cannot be written down: the entry stays
       // pending, and the server will answer its next send the same way.
-      step.entry = close(opened);
+      step.entry = close(opened) ?? opened;
       this.#emit('journal-failed', step.entry, { error });
     }
     this.#emit('answer', step.entry, { status: answer.status, code: answer.code, replayed: answer.replayed, reason: answer.reason });
-    if (step.entry.state !== 'pending') this.#emit('settled', step.entry);
+    if (step.entry.state !== 'pending') { if (opened.state === 'pending') this.#emit('settled', step.entry); }
     else if (judged.verdict === 'refused') step.then = 'stop'; // only a person, or a call that voids the key, gets further
     return step;
   }
@@ -595,9 +603,22 @@ function nowhereToAsk() {
   return new RetryproofError('no-resolve-url', 'nobody was asked: hand in resolveUrl, a function from an entry to the URL that answers what became of its key');
 }
 
+// What is done keeps its slot, and with it the intent's name: whoever asks for it once
+// more means the same. Of all others the next send makes a new key.
 function settled(entry, state, now) {
-  const { slot: _free, ...rest } = entry; // the slot is free for the next intent
-  return { ...rest, state, updatedAt: now };
+  const { slot, ...rest } = entry;
+  return { ...rest, ...(state === 'done' ? { slot } : {}), state, updatedAt: now };
+}
+
+// The entry with what its last answer was.
+function noted(entry, answer, now) {
+  const next = { ...entry, updatedAt: now };
+  next.last = { status: answer.status, code: answer.code, reason: answer.reason, at: now };
+  if (answer.location) next.location = answer.location;
+  if (answer.status !== undefined) {
+    next.answer = { status: answer.status, code: answer.code, replayed: answer.replayed, body: answer.size <= MAX_KEPT_BODY ? answer.body : undefined };
+  }
+  return next;
 }
 
 // Applies an answer to a pending entry. A refusal proves only that its own try
@@ -605,14 +626,9 @@ function settled(entry, state, now) {
 // A decline that is not marked as the server's record may be some proxy's, and counts
 // like a refusal.
 function closed(entry, answer, judged, now) {
-  const next = { ...entry, doubtful: entry.doubtful - (judged.doubt ? 0 : 1), updatedAt: now };
-  next.last = { status: answer.status, code: answer.code, reason: answer.reason, at: now };
-  if (answer.location) next.location = answer.location;
+  const next = { ...noted(entry, answer, now), doubtful: entry.doubtful - (judged.doubt ? 0 : 1) };
   const proven = answer.proven || judged.verdict === 'done' || (judged.verdict === 'void' && answer.code === 'void');
   const definite = judged.verdict !== 'keep' && (next.doubtful === 0 || (proven && judged.verdict !== 'refused'));
-  if (answer.status !== undefined) {
-    next.answer = { status: answer.status, code: answer.code, replayed: answer.replayed, body: answer.size <= MAX_KEPT_BODY ? answer.body : undefined };
-  }
   return definite ? settled(next, judged.verdict, now) : next;
 }
 

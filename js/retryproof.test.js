@@ -102,8 +102,9 @@ test('what lets go of the key, and what does not', async () => {
     const first = await client.send(request);
     assert.equal(first.outcome, want, JSON.stringify(answer));
     const second = await client.send(request);
-    assert.equal(second.key === first.key, want === 'pending', 'the key is kept exactly while the intent is pending');
-    if (want === 'pending') assert.equal(new Set(sent.map((s) => s.key)).size, 1);
+    const kept = want === 'pending' || want === 'done';
+    assert.equal(second.key === first.key, kept, 'the key is kept while the intent is pending, and when it is done');
+    if (kept) assert.equal(new Set(sent.map((s) => s.key)).size, 1);
   }
 });
 
@@ -216,7 +217,7 @@ test('an application\'s own key is never replaced', async () => {
   assert.equal(got.key, K1);
   const replayed = await client.send({ ...request, intent: 'another', key: K1 });
   assert.equal(replayed.outcome, 'done');
-  assert.equal(sent.length, 2, 'a settled key is answered from the journal');
+  assert.deepEqual(sent.slice(1).map((s) => s.key), [K1, K1]);
   await assert.rejects(client.send({ ...request, key: 'has blank' }), { code: 'intent-invalid' });
 });
 
@@ -229,6 +230,54 @@ test('taps during a run join it', async () => {
   const got = await Promise.all(taps);
   assert.equal(sent.length, 1);
   assert.deepEqual(got.map((r) => r.outcome), ['done', 'done', 'done']);
+});
+
+const replay = { ...paid, headers: { 'idempotency-replayed': 'true' } };
+
+// case 27
+test('a tap after the end sends the same key, in this tab and in another', async () => {
+  const journal = new MemoryJournal();
+  const here = setup([paid, replay], { journal });
+  const first = await here.client.send(request);
+  const again = await here.client.send(request);
+  const there = await setup([replay], { journal, onEvent: (e) => here.events.push(e) }).client.send(request);
+  for (const got of [again, there]) {
+    assert.deepEqual([got.outcome, got.key, got.replayed, got.body], ['done', first.key, true, paid.body]);
+  }
+  assert.equal(here.sent[1].body, here.sent[0].body, 'the journaled bytes are sent');
+  assert.deepEqual([there.tries, there.entry.doubtful], [3, 0]);
+  assert.equal((await journal.list()).length, 1);
+  assert.equal(here.events.filter((e) => e.type === 'settled').length, 1, 'it is settled once');
+});
+
+// case 27
+test('done is never left, whatever another send of it hears', async () => {
+  for (const [answer, options] of [[network()], ['hang'], [problem(503, 'unknown')], [problem(402, 'declined')], [problem(409, 'void')], [problem(400, 'invalid')],
+    [{ status: 202 }], [paid, { online: () => false }], [paid, { authorize: () => null }]]) {
+    const { client, journal } = setup([paid]);
+    const first = await client.send(request);
+    const after = setup([answer], { journal, ...options });
+    const got = await after.client.send(request);
+    assert.deepEqual([got.outcome, got.key, got.status, got.body], ['done', first.key, 201, paid.body], JSON.stringify(answer));
+    assert.equal((await journal.get(first.key)).state, 'done');
+    assert.ok(after.sent.length <= 1, 'it is asked once');
+    assert.equal((await after.client.pending()).length, 0);
+  }
+});
+
+// case 27
+test('what is done keeps its meaning and its name until it is forgotten', async () => {
+  const { client, sent } = setup([paid]);
+  const first = await client.send(request);
+  await assert.rejects(client.send({ ...request, body: { order_id: '42', amount: 3500 } }), { code: 'intent-changed', outcome: 'not-done', message: /done with another meaning/ });
+  await assert.rejects(client.send({ ...request, key: K1 }), { code: 'intent-pending', outcome: 'not-done' });
+  assert.equal(sent.length, 1);
+  assert.equal((await client.retry(first.key)).outcome, 'done');
+  assert.equal(sent.length, 1, 'a retry of what is done is answered from the journal');
+  assert.equal(await client.prune({ keep: 1 }), 0);
+  assert.equal((await client.send(request)).key, first.key);
+  assert.equal(await client.prune({ keep: 0 }), 1);
+  assert.notEqual((await client.send(request)).key, first.key, 'what is forgotten is new');
 });
 
 test('two sends at once that do not wait carry one key, and the first settlement stands', async () => {

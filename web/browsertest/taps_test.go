@@ -8,13 +8,14 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
 // orders is how many orders each kind of impatience pays. A gap of a few
 // milliseconds is met in some of them, not in each.
-const orders = 15
+const orders = 10
 
 // middle returns the middle of the button that pays.
 func (p *tab) middle() (x, y float64) {
@@ -103,6 +104,68 @@ func TestAnOrderThatIsTappedUntilItIsPaidIsChargedOnce(t *testing.T) {
 			s.ended(p.ctx, orders)
 		})
 	}
+}
+
+// deaf is a tab that does not hear the others.
+func deaf() action {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+			Source: `globalThis.BroadcastChannel = class { postMessage() {} }`,
+		})
+		return err
+	})
+}
+
+// The idle tab has not heard yet that the order is paid: its tap sends the same key.
+//
+// case 27
+func TestATapInAnotherTabOfAPaidOrderChargesNothingMore(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	paying, idle := openTab(t, s.URL), openTab(t, s.URL, deaf())
+	for n := range orders {
+		order := fmt.Sprintf("tabs-%d", n)
+		paying.order(order)
+		idle.order(order)
+		at := chromedp.MouseClickXY(idle.middle())
+		paying.click("tap")
+		paying.await(settled)
+		idle.do(at)
+		idle.await(settled)
+		if got, want := s.charges(idle.ctx), n+1; got != want {
+			t.Fatalf("order %d: got %d charges, want %d", n, got, want)
+		}
+	}
+	idle.awaitSaid("paid already")
+	s.ended(idle.ctx, orders)
+}
+
+// Two people at one till: both tap the same order at the same time.
+//
+// case 27
+func TestTapsInTwoTabsAtOnceChargeOnce(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	tabs := []*tab{openTab(t, s.URL), openTab(t, s.URL)}
+	for n := range orders {
+		var taps []action
+		for _, p := range tabs {
+			p.order(fmt.Sprintf("both-%d", n))
+			taps = append(taps, chromedp.MouseClickXY(p.middle()))
+		}
+		for range 6 {
+			for i, p := range tabs {
+				p.do(taps[i])
+			}
+		}
+		for _, p := range tabs {
+			p.await(settled)
+		}
+		if got, want := s.charges(tabs[0].ctx), n+1; got != want {
+			t.Fatalf("order %d: got %d charges, want %d", n, got, want)
+		}
+	}
+	s.ended(tabs[0].ctx, orders)
 }
 
 // What is paid in one tab shows in the other, without a tap there.

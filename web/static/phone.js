@@ -186,6 +186,7 @@ function tell(results) {
 function trouble(error) {
   if (error.code === 'intent-changed') {
     const { amount, merchant_id: payee } = bodyOf(error.entry);
+    if (error.entry.state === 'done') return `This order is paid: ${dollars(amount)} to ${payee}. Another payment is another order.`;
     return `This order has an unfinished payment of ${dollars(amount)} to ${payee}. Settle that one first: put those back and tap again.`;
   }
   if (error.code === 'journal') return 'The journal could not be written, so nothing was sent. Is this a private window, or the disk full?';

@@ -63,7 +63,7 @@ export function say(result) {
   switch (result.outcome) {
     case 'done': return result.replayed
       ? `${money} was paid already. The server knew the key and gave its first answer again: nothing was charged twice.`
-      : `Paid ${money} to ${payee}, once. The phone lets go of the key.`;
+      : `Paid ${money} to ${payee}, once. The order keeps its key: another tap would be the same payment.`;
     case 'declined': return 'Declined: nothing was charged, and under this key nothing will be. The next tap makes a new key.';
     case 'void': return 'The server closed this key for ever: nothing was charged under it. The next tap makes a new key.';
     case 'refused': return `The server refused the request (${why(result)}) before anything ran. Correct it, then pay again.`;
@@ -93,7 +93,7 @@ function sayRefund({ outcome, body, replayed, reason, code, status }) {
 export function sayResolved(result) {
   const { amount, merchant_id: payee } = bodyOf(result.entry);
   switch (result.outcome) {
-    case 'done': return `Yes: ${dollars(amount)} was paid to ${payee}, once. The phone lets go of the key.`;
+    case 'done': return `Yes: ${dollars(amount)} was paid to ${payee}, once. The order keeps its key: another tap would be the same payment.`;
     case 'declined': return 'No: it was declined. Nothing was charged, and under this key nothing will be. You can tap again, with a new key.';
     case 'void': return 'No: it is not paid and never will be. The server closed the key, even for a request that arrives late. You can tap again, with a new key.';
   }
