@@ -131,8 +131,10 @@ func (t *table) checkSettle(s effect.Settle) error {
 			return err
 		}
 	}
-	if s.Inbox != nil && s.Inbox.EventID == "" {
-		return invalid("the inbox key has no event id")
+	if s.Inbox != nil {
+		if err := checkInbox(*s.Inbox, s.Now); err != nil {
+			return err
+		}
 	}
 	if err := checkEvents(s.Events); err != nil {
 		return err

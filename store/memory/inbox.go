@@ -42,12 +42,36 @@ func (i *inboxRows) note(k retryproof.InboxKey, at time.Time) {
 	i.byAge.add(n)
 }
 
+// meet keeps a message that still comes from being forgotten.
+func (i *inboxRows) meet(k retryproof.InboxKey, at time.Time) {
+	n := i.byKey[k]
+	if n == nil || !n.at.Before(at) {
+		return
+	}
+	i.byAge.remove(n)
+	n.at = at
+	i.byAge.add(n)
+}
+
+// checkInbox refuses what cannot be noted: see record.CheckInbox.
+func checkInbox(k retryproof.InboxKey, now time.Time) error {
+	switch {
+	case k.EventID == "":
+		return invalid("the inbox key has no event id")
+	case k.Consumer == "":
+		return invalid("the inbox key has no consumer")
+	case now.IsZero():
+		return invalid("a message is noted without a time")
+	}
+	return nil
+}
+
 // inboxStore is inbox.Store.
 type inboxStore struct{ s *Store }
 
 func (i inboxStore) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
-	if a.Key.EventID == "" {
-		return false, invalid("the inbox key has no event id")
+	if err := checkInbox(a.Key, a.Now); err != nil {
+		return false, err
 	}
 	if err := ledger.Check(a.Postings); err != nil {
 		return false, err
@@ -63,6 +87,7 @@ func (i inboxStore) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
 	}
 	defer i.s.mu.Unlock()
 	if i.s.inbox.has(a.Key) {
+		i.s.inbox.meet(a.Key, round(a.Now))
 		return false, nil
 	}
 	all := entries(a.Postings)

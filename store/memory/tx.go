@@ -107,8 +107,8 @@ func (tx *Tx) Publish(ctx context.Context, e retryproof.Event) error {
 // Once notes a message. It reports whether it is the first of its key: a caller
 // that is told false has nothing left to do.
 func (tx *Tx) Once(ctx context.Context, k retryproof.InboxKey, now time.Time) (first bool, err error) {
-	if k.EventID == "" {
-		return false, invalid("the inbox key has no event id")
+	if err := checkInbox(k, now); err != nil {
+		return false, err
 	}
 	if err := tx.open(ctx); err != nil {
 		return false, err
@@ -125,7 +125,9 @@ func (tx *Tx) once(k retryproof.InboxKey, now time.Time) bool {
 	there := tx.s.inbox.has(k)
 	tx.s.mu.Unlock()
 	tx.reads = append(tx.reads, func(s *Store) bool { return s.inbox.has(k) == there })
-	if !there {
+	if there {
+		tx.ops = append(tx.ops, func(s *Store) { s.inbox.meet(k, round(now)) })
+	} else {
 		tx.noted[k] = true
 		tx.ops = append(tx.ops, func(s *Store) { s.inbox.note(k, round(now)) })
 	}

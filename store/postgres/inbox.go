@@ -24,11 +24,33 @@ func noteInbox(ctx context.Context, q query, k retryproof.InboxKey, now time.Tim
 	return n > 0, err
 }
 
+// metSQL keeps a message that still comes from being forgotten. Its parameters are those
+// of the insert. It waits for nobody: whoever holds the row does the same, or forgets it.
+func metSQL(condition string) string {
+	return `UPDATE inbox SET noted_at = $4 FROM (
+		SELECT event_id, source, consumer FROM inbox
+		WHERE event_id = $1 AND source = $2 AND consumer = $3 AND noted_at < $4` + condition + `
+		FOR NO KEY UPDATE SKIP LOCKED
+	) met WHERE inbox.event_id = met.event_id AND inbox.source = met.source AND inbox.consumer = met.consumer`
+}
+
+// meetInbox is noteInbox that keeps a message which still comes from being forgotten.
+func meetInbox(ctx context.Context, q query, k retryproof.InboxKey, now time.Time) (bool, error) {
+	first, err := noteInbox(ctx, q, k, now)
+	if first || err != nil {
+		return first, err
+	}
+	_, err = q.exec(ctx, metSQL(""), k.EventID, k.Source, k.Consumer, record.Micros(now))
+	return false, err
+}
+
 // applySQL records a message and, when it is the first, its effect, in one statement.
 var applySQL = newEntrySQL(func(skip string) string {
 	return `WITH seen AS (
 	INSERT INTO inbox (event_id, source, consumer, noted_at) VALUES ($1::text, $2::text, $3::text, $4::bigint)
 	ON CONFLICT DO NOTHING RETURNING 1
+), met AS (
+	` + metSQL(" AND NOT EXISTS (SELECT FROM seen)") + `
 ), ` + postedSQL(5, "$4", "EXISTS (SELECT FROM seen)", skip) + `, balanced AS (
 	` + balanceSQL + `
 ), published AS (
@@ -50,7 +72,7 @@ SELECT EXISTS (SELECT FROM seen)`
 
 // Apply records the message and, the first time, its effect.
 func (i inboxStore) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
-	err := errors.Join(record.CheckInbox(a.Key), ledger.Check(a.Postings), record.CheckIntents(a.Intents), record.CheckEvents(a.Events))
+	err := errors.Join(record.CheckInbox(a.Key, a.Now), ledger.Check(a.Postings), record.CheckIntents(a.Intents), record.CheckEvents(a.Events))
 	if err != nil {
 		return false, err
 	}

@@ -24,15 +24,26 @@ func noteInbox(ctx context.Context, q query, k retryproof.InboxKey, now time.Tim
 	return n > 0, err
 }
 
+// meetInbox is noteInbox that keeps a message which still comes from being forgotten.
+func meetInbox(ctx context.Context, q query, k retryproof.InboxKey, now time.Time) (bool, error) {
+	first, err := noteInbox(ctx, q, k, now)
+	if first || err != nil {
+		return first, err
+	}
+	_, err = q.exec(ctx, "UPDATE inbox SET noted_at = ? WHERE event_id = ? AND source = ? AND consumer = ? AND noted_at < ?",
+		record.Micros(now), k.EventID, k.Source, k.Consumer, record.Micros(now))
+	return false, err
+}
+
 // Apply records the message and, the first time, its effect.
 func (i inboxStore) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
-	err := errors.Join(record.CheckInbox(a.Key), ledger.Check(a.Postings), record.CheckIntents(a.Intents), record.CheckEvents(a.Events))
+	err := errors.Join(record.CheckInbox(a.Key, a.Now), ledger.Check(a.Postings), record.CheckIntents(a.Intents), record.CheckEvents(a.Events))
 	if err != nil {
 		return false, err
 	}
 	var first bool
 	err = i.s.write(ctx, func(ctx context.Context, q query) (err error) {
-		if first, err = noteInbox(ctx, q, a.Key, a.Now); err != nil || !first {
+		if first, err = meetInbox(ctx, q, a.Key, a.Now); err != nil || !first {
 			return err
 		}
 		return writeEffects(ctx, q, a.Postings, record.NewIntents(a.Intents, a.Now), a.Events, a.Now)

@@ -81,10 +81,10 @@ func (t Tx) Once(ctx context.Context, k retryproof.InboxKey, now time.Time) (fir
 	if err := t.valid(); err != nil {
 		return false, err
 	}
-	if err := record.CheckInbox(k); err != nil {
+	if err := record.CheckInbox(k, now); err != nil {
 		return false, err
 	}
-	first, err = noteInbox(ctx, t.q, k, now)
+	first, err = meetInbox(ctx, t.q, k, now)
 	return first && err == nil, notDone(err)
 }
 

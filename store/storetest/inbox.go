@@ -21,6 +21,8 @@ func inboxCases() []testCase {
 		{"OtherEntryOfAnOldRefLeavesTheMessageNew", inboxOtherEntry},
 		{"EventWithoutAnIDOrAGroupIsRefused", inboxBadEvents},
 		{"ForgetIsBoundedAndTakesTheOldestFirst", inboxForget},
+		{"MessageThatStillComesIsNotForgotten", inboxStillComes},
+		{"MessageWithoutAConsumerOrATimeIsRefused", inboxIncomplete},
 		{"EndedContextAppliesNothing", inboxEndedContext},
 	}
 }
@@ -221,6 +223,44 @@ func inboxForget(w *world) {
 	w.applies(inbox.Apply{Key: w2, Now: at(0.5)})
 	check(w, "one", forget(100, 1), 1)
 	check(w, "the oldest went", w.applies(inbox.Apply{Key: w2, Now: at(0.5)}), true)
+}
+
+// case 37
+func inboxStillComes(w *world) {
+	forget := func(before float64) int {
+		return must(w, func(ctx context.Context) (int, error) { return w.Payments.Inbox.Forget(ctx, at(before), 9) })
+	}
+	a := inbox.Apply{Key: message("ev_7"), Now: at(1), Postings: credit("pay_7:SUCCEEDED", 3000)}
+	check(w, "first", w.applies(a), true)
+	check(w, "first of another", w.applies(inbox.Apply{Key: message("ev_8"), Now: at(2)}), true)
+	a.Now = at(31)
+	check(w, "it comes again", w.applies(a), false)
+	a.Now = at(5) // a clock that is behind
+	check(w, "and again", w.applies(a), false)
+	check(w, "the other alone is forgotten", forget(31), 1)
+	check(w, "it comes once more", w.applies(a), false)
+	check(w, "forgotten at last", forget(100), 1)
+	check(w, "m1", w.balance("merchant:m1"), 3000)
+}
+
+func inboxIncomplete(w *world) {
+	for what, a := range map[string]inbox.Apply{ // order: each is refused alone
+		"no consumer": {Key: retryproof.InboxKey{Source: "payments", EventID: "ev_7"}, Now: at(1)},
+		"no time":     {Key: message("ev_7")},
+	} {
+		invalid(w, what, func(ctx context.Context) (bool, error) { return w.Payments.Inbox.Apply(ctx, a) })
+		if w.Within == nil {
+			continue
+		}
+		invalid(w, what+" in a transaction", func(ctx context.Context) (first bool, err error) {
+			err = w.Within(ctx, func(tx Tx) error {
+				first, err = tx.Once(ctx, a.Key, a.Now)
+				return err
+			})
+			return first, err
+		})
+	}
+	check(w, "the message is new", w.applies(inbox.Apply{Key: message("ev_7"), Now: at(1)}), true)
 }
 
 func inboxEndedContext(w *world) {

@@ -30,6 +30,7 @@ func withinCases(tr Traits) []testCase {
 		{"PublishAfterTheEndIsAnError", withinOver},
 		{"OnceIsFirstOnce", withinOnce},
 		{"OnceAtOnceIsFirstOnce", withinRace},
+		{"OnceKeepsWhatStillComesFromBeingForgotten", withinStillComes},
 		{"DuplicateLeavesTheTransactionUsable", withinDuplicate},
 		{"SlowTransactionIsNotSkipped", withinSlow},
 		{"SettlementInATransactionIsAllOrNothing", withinSettles},
@@ -147,6 +148,14 @@ func withinOnce(w *world) {
 	other := message("ev_7")
 	other.Consumer = "another"
 	check(w, "first of another consumer", w.once(other, nil), true)
+}
+
+// case 37
+func withinStillComes(w *world) {
+	check(w, "first", w.applies(inbox.Apply{Key: message("ev_7"), Now: at(0.5)}), true)
+	check(w, "first in a transaction", w.once(message("ev_7"), nil), false) // at 1
+	check(w, "forgotten", must(w, func(ctx context.Context) (int, error) { return w.Payments.Inbox.Forget(ctx, at(1), 9) }), 0)
+	check(w, "first in another", w.once(message("ev_7"), nil), false)
 }
 
 func withinRace(w *world) {

@@ -163,7 +163,7 @@ func CheckSettle(s effect.Settle) error {
 		}
 	}
 	if s.Inbox != nil {
-		if err := CheckInbox(*s.Inbox); err != nil {
+		if err := CheckInbox(*s.Inbox, s.Now); err != nil {
 			return err
 		}
 	}
@@ -173,10 +173,17 @@ func CheckSettle(s effect.Settle) error {
 	return CheckEvents(s.Events)
 }
 
-// CheckInbox refuses a key that names no message.
-func CheckInbox(k retryproof.InboxKey) error {
-	if k.EventID == "" {
+// CheckInbox refuses a key that names no message or no consumer, so that two consumers
+// would take each other's messages for their own, and a record without a time, which the
+// next clean-up would take for the oldest.
+func CheckInbox(k retryproof.InboxKey, now time.Time) error {
+	switch {
+	case k.EventID == "":
 		return Invalid("the inbox key has no event id")
+	case k.Consumer == "":
+		return Invalid("the inbox key has no consumer")
+	case now.IsZero():
+		return Invalid("a message is noted without a time")
 	}
 	return nil
 }

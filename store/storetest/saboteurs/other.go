@@ -26,6 +26,8 @@ func otherFaults() []Saboteur {
 	return []Saboteur{
 		{"inbox-before-the-effect", "a message is noted in a transaction of its own, before its effect", "BadPostingsLeaveNoInboxRow", inInbox(func(s inbox.Store) inbox.Store { return inboxBefore{s} })},
 		{"inbox-by-event-id", "the inbox knows event ids only", "OneEventIDOfTwoConsumersOrSourcesIsTwoMessages", inInbox(func(s inbox.Store) inbox.Store { return inboxByID{s} })},
+		{"inbox-forgets-what-still-comes", "a repeat leaves the record as old as it is", "MessageThatStillComesIsNotForgotten", inInbox(func(s inbox.Store) inbox.Store { return inboxAges{s} })},
+		{"inbox-fills-in-a-time", "a message without a time is noted", "MessageWithoutAConsumerOrATimeIsRefused", inInbox(func(s inbox.Store) inbox.Store { return inboxFillsIn{s} })},
 		{"inbox-forgets-too-much", "Forget deletes what was noted at exactly the given time", "ForgetIsBoundedAndTakesTheOldestFirst", inInbox(func(s inbox.Store) inbox.Store { return inboxForgets{s} })},
 		{"other-entry-left-by-apply", "a message is applied without postings when a ref has another entry", "OtherEntryOfAnOldRefLeavesTheMessageNew", inInbox(func(s inbox.Store) inbox.Store { return inboxLeaves{s} })},
 		{"event-gets-a-group", "an event without a group is accepted", "EventWithoutAnIDOrAGroupIsRefused", inInbox(func(s inbox.Store) inbox.Store { return inboxGroups{s} })},
@@ -69,6 +71,22 @@ type inboxByID struct{ inbox.Store }
 
 func (i inboxByID) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
 	a.Key.Consumer, a.Key.Source = "", ""
+	return i.Store.Apply(ctx, a)
+}
+
+type inboxAges struct{ inbox.Store }
+
+func (i inboxAges) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
+	a.Now = time.Unix(1, 0) // older than every repeat
+	return i.Store.Apply(ctx, a)
+}
+
+type inboxFillsIn struct{ inbox.Store }
+
+func (i inboxFillsIn) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
+	if a.Now.IsZero() {
+		a.Now = time.Unix(1, 0)
+	}
 	return i.Store.Apply(ctx, a)
 }
 
