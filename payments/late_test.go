@@ -162,6 +162,9 @@ func TestALateAnswerSettlesWhatNobodyKnows(t *testing.T) {
 	}
 	w.wantState(keyK1, effect.Succeeded)
 	w.wantCharges(1)
+	if c := w.recorded("u1", keyK1).Claim; c == nil || c.Answer == nil || c.Answer.Status != http.StatusCreated {
+		t.Errorf("the claim: got %+v, want the final answer", c)
+	}
 	want(t, w.send(ask{key: keyK1}), http.StatusCreated, "")
 	want(t, w.verdict("", "FAILED", "", "they said so"), http.StatusConflict, retryproof.CodeMoved)
 }
