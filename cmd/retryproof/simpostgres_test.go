@@ -23,7 +23,7 @@ func TestEveryTableIsEmptiedBetweenTwoWorlds(t *testing.T) {
 	}
 	defer db.Close(t.Context()) //nolint:errcheck // a test database
 	rows, err := db.Query(t.Context(), `SELECT tablename FROM pg_tables WHERE schemaname = current_schema()
-		AND tablename NOT IN ('schema_migrations', 'outbox_turn') ORDER BY tablename`)
+		AND tablename NOT IN ('retryproof_migrations', 'outbox_turn') ORDER BY tablename`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,8 +15,11 @@ import (
 // Config says which database to open and how to behave in it. For [Open] only URL is
 // needed, for [New] nothing.
 type Config struct {
-	// URL is a postgres:// URL or a libpq keyword string. Settings in it win over
-	// the fields below where both exist. [New] does not use it.
+	// URL is a postgres:// URL or a libpq keyword string. Its parameters
+	// pool_max_conns, default_transaction_isolation and lock_timeout win over
+	// MaxConns, Isolation and LockTimeout; search_path names a schema of one's own,
+	// which must exist. [New] does not use it. Defaults to libpq's environment
+	// variables and defaults.
 	URL string
 	// Migrate applies missing migrations. Defaults to false: a database that lacks
 	// one is refused.
@@ -66,6 +70,17 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Rand == nil {
 		c.Rand = entropy.System()
+	}
+	return c
+}
+
+// yieldTo leaves to the URL's parameters what they say.
+func (c Config) yieldTo(params map[string]string) Config {
+	if level, ok := params["default_transaction_isolation"]; ok {
+		c.Isolation = pgx.TxIsoLevel(strings.ToLower(level))
+	}
+	if _, ok := params["lock_timeout"]; ok {
+		c.LockTimeout = 0
 	}
 	return c
 }

@@ -35,18 +35,38 @@ func sqlState(err error) string {
 // failedSQL hides the server's message, which can quote values; errors.As still
 // finds the driver's error.
 type failedSQL struct {
-	state string
-	cause error
+	state, message string
+	cause          error
 }
 
-func (f failedSQL) Error() string { return "SQLSTATE " + f.state }
+func (f failedSQL) Error() string { return "SQLSTATE " + f.state + f.message }
 func (f failedSQL) Unwrap() error { return f.cause }
 
 func shown(err error) error {
 	if state := sqlState(err); state != "" {
-		return failedSQL{state, err}
+		return failedSQL{state: state, cause: err}
 	}
 	return err
+}
+
+// told shows the server's message after all, of statements that carry nobody's values:
+// those that connect and migrate.
+func told(err error) error {
+	var known *retryproof.Error
+	var server *pgconn.PgError
+	if !errors.As(err, &known) || !errors.As(err, &server) {
+		return err
+	}
+	e := *known
+	e.Err = failedSQL{server.Code, ": " + server.Message, known.Err}
+	switch {
+	case e.Hint != "":
+	case server.Code == "3F000":
+		e.Hint = "no schema of the search_path exists: CREATE SCHEMA first, or correct the search_path"
+	case server.Code == "42501":
+		e.Hint = "run retryproof migrate --store URL up as a role that may create tables, and give this one its rights"
+	}
+	return &e
 }
 
 // notDone classifies an error of a transaction whose COMMIT was not sent: whatever
@@ -68,10 +88,14 @@ func notDone(err error) error {
 		code, message = retryproof.CodeInvalid, "the transaction had failed before"
 	case state == "40001", state == "40P01", state == "55P03":
 		code, message = retryproof.CodeConflict, "another transaction holds the lock or was faster"
+	case seqTaken(err):
+		return behind(shown(err))
 	case hasEntry(err):
 		code, message = retryproof.CodeInvalid, record.OtherEntry
 	case strings.HasPrefix(state, "22"), strings.HasPrefix(state, "23"):
 		code, message = retryproof.CodeInvalid, "a value does not fit its column"
+	case state == "54000": // an index holds rows of about 2,700 bytes
+		code, message = retryproof.CodeInvalid, "a value is too long for an index"
 	case state == "53100":
 		message = "the database's disk is full"
 	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):

@@ -20,7 +20,7 @@ func keptSQL(t record.Table, from int, condition string) (held, kept string) {
 	FROM unnest($%d::text[], $%d::text[], $%d::text[], $%d::text[], $%d::bigint[], $%d::bool[]) WITH ORDINALITY AS v (name, kind, by_whom, seen, at, verdict, n)
 	WHERE EXISTS (SELECT FROM held) AND (NOT v.verdict OR EXISTS (SELECT FROM moved))
 	ORDER BY v.n
-	ON CONFLICT DO NOTHING RETURNING name
+	ON CONFLICT (guard_id, name, guard_table) DO NOTHING RETURNING name
 )`, t.Name, from, from+1, from+2, from+3, from+4, from+5)
 	return held, kept
 }
@@ -51,7 +51,7 @@ func (e effects) keep(ctx context.Context, q query, id retryproof.ID, v *effect.
 		return false, nil
 	}
 	n, err := q.exec(ctx, `INSERT INTO evidence (guard_table, guard_id, name, kind, by_whom, seen, at) VALUES ($1, $2, $3, $4, $5, $6, $7)
-		ON CONFLICT DO NOTHING`, e.t.EvidenceArgs(id, *v)...)
+		ON CONFLICT (guard_id, name, guard_table) DO NOTHING`, e.t.EvidenceArgs(id, *v)...)
 	return n > 0, err
 }
 

@@ -18,6 +18,9 @@ import (
 // a lone caller goes alone at once. The statements of a group are sent in one round
 // trip.
 //
+// Nobody waits for another's lock for longer than groupLockTimeout: a lone operation
+// that takes longer goes on outside of the group.
+//
 // No caller spoils another's verdict: when a statement of a group fails, or waits for
 // a lock for longer than groupLockTimeout, the whole group is rolled back and each
 // goes alone, on a connection of its own. A COMMIT whose answer is lost is Unknown for
@@ -30,7 +33,7 @@ type group struct {
 	waiting []*operation
 }
 
-// groupLockTimeout is short, since everybody in the group waits for it.
+// groupLockTimeout is short, since everybody waits for it.
 const groupLockTimeout = 100 * time.Millisecond
 
 type operation struct {
@@ -61,8 +64,7 @@ func (g *group) do(ctx context.Context, sort string, st statement) error {
 	if !g.busy {
 		g.busy = true
 		g.mu.Unlock()
-		defer g.next()
-		return g.s.write(ctx, st)
+		return g.lead(ctx, st)
 	}
 	op := &operation{ctx, st, sort, make(chan error, 1)}
 	g.waiting = append(g.waiting, op)
@@ -76,6 +78,17 @@ func (g *group) do(ctx context.Context, sort string, st statement) error {
 	case <-ctx.Done():
 		return g.giveUp(op)
 	}
+}
+
+// lead runs a lone operation while the others gather. They wait for it for
+// groupLockTimeout: one that takes longer, since somebody holds a lock that it needs,
+// goes on outside of the group.
+func (g *group) lead(ctx context.Context, st statement) error {
+	next := sync.OnceFunc(g.next)
+	defer next()
+	patience := time.AfterFunc(groupLockTimeout, next)
+	defer patience.Stop()
+	return g.s.write(ctx, st)
 }
 
 // giveUp answers a caller whose context has ended.
@@ -102,16 +115,17 @@ func (g *group) next() {
 	ops := slices.Clone(g.waiting[:n])
 	g.waiting = slices.Delete(g.waiting, 0, n)
 	go func() {
+		if len(ops) == 1 {
+			ops[0].done <- g.lead(ops[0].ctx, ops[0].st)
+			return
+		}
 		defer g.next()
 		g.run(ops)
 	}()
 }
 
+// run sends the operations in one transaction.
 func (g *group) run(ops []*operation) {
-	if len(ops) == 1 {
-		ops[0].done <- g.s.write(ops[0].ctx, ops[0].st)
-		return
-	}
 	slices.SortStableFunc(ops, func(a, b *operation) int { return cmp.Compare(a.sort, b.sort) })
 	statements := make([]statement, len(ops))
 	for i, op := range ops {

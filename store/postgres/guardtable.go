@@ -170,7 +170,7 @@ func settleSQL(t record.Table, skip string, noting bool) string {
 	}
 	return fmt.Sprintf(`WITH seen AS (
 	INSERT INTO inbox (event_id, source, consumer, noted_at) SELECT %[1]s::text, %[2]s::text, %[3]s::text, $6::bigint WHERE %[4]s::bool
-	ON CONFLICT DO NOTHING RETURNING 1
+	ON CONFLICT (event_id, source, consumer) DO NOTHING RETURNING 1
 ), %[20]smoved AS (
 	%[5]s
 	RETURNING %[6]s
@@ -182,7 +182,7 @@ func settleSQL(t record.Table, skip string, noting bool) string {
 	FROM unnest(%[9]s::text[], %[10]s::text[], %[11]s::text[], %[12]s::bytea[], %[13]s::bigint[]) WITH ORDINALITY AS e (id, type, grp, body, at, n)
 	WHERE EXISTS (SELECT FROM moved)
 	ORDER BY e.n
-	ON CONFLICT DO NOTHING
+	ON CONFLICT (event_id) DO NOTHING
 ), completed AS (
 	UPDATE claims SET state = 'COMPLETE', answer = %[14]s::bytea, expires_at = %[15]s::bigint
 	WHERE scope_id = %[16]s::text AND owner = %[17]s::text AND %[18]s AND EXISTS (SELECT FROM moved)

@@ -19,7 +19,7 @@ var _ inbox.Store = inboxStore{}
 
 // noteInbox records the message; it reports false when it was there.
 func noteInbox(ctx context.Context, q query, k retryproof.InboxKey, now time.Time) (bool, error) {
-	n, err := q.exec(ctx, "INSERT INTO inbox (event_id, source, consumer, noted_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+	n, err := q.exec(ctx, "INSERT INTO inbox (event_id, source, consumer, noted_at) VALUES ($1, $2, $3, $4) ON CONFLICT (event_id, source, consumer) DO NOTHING",
 		k.EventID, k.Source, k.Consumer, record.Micros(now))
 	return n > 0, err
 }
@@ -48,7 +48,7 @@ func meetInbox(ctx context.Context, q query, k retryproof.InboxKey, now time.Tim
 var applySQL = newEntrySQL(func(skip string) string {
 	return `WITH seen AS (
 	INSERT INTO inbox (event_id, source, consumer, noted_at) VALUES ($1::text, $2::text, $3::text, $4::bigint)
-	ON CONFLICT DO NOTHING RETURNING 1
+	ON CONFLICT (event_id, source, consumer) DO NOTHING RETURNING 1
 ), met AS (
 	` + metSQL(" AND NOT EXISTS (SELECT FROM seen)") + `
 ), ` + postedSQL(5, "$4", "EXISTS (SELECT FROM seen)", skip) + `, balanced AS (
@@ -59,13 +59,13 @@ var applySQL = newEntrySQL(func(skip string) string {
 	FROM unnest($10::text[], $11::text[], $12::text[], $13::bytea[], $14::bigint[]) WITH ORDINALITY AS e (id, type, grp, body, at, n)
 	WHERE EXISTS (SELECT FROM seen)
 	ORDER BY e.n
-	ON CONFLICT DO NOTHING
+	ON CONFLICT (event_id) DO NOTHING
 ), intended AS (
 	INSERT INTO notifications (event_id, channel, replace_id, recipient, title, body, state, sends, created_at)
 	SELECT i.event, i.channel, i.replace_id, i.recipient, i.title, i.body, 'PENDING', 0, i.at
 	FROM unnest($15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::bigint[]) AS i (event, channel, replace_id, recipient, title, body, at)
 	WHERE EXISTS (SELECT FROM seen)
-	ON CONFLICT DO NOTHING
+	ON CONFLICT (event_id, channel) DO NOTHING
 )
 SELECT EXISTS (SELECT FROM seen)`
 })
@@ -80,7 +80,7 @@ func (i inboxStore) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
 	args = append(append(args, postingArrays(a.Postings)...), eventArrays(a.Events)...)
 	args = append(args, intentArrays(record.NewIntents(a.Intents, a.Now))...)
 	var first bool
-	err = posting(applySQL, func(sql string) error {
+	err = i.s.posting(ctx, applySQL, func(sql string) error {
 		return i.s.write(ctx, statement{sql, args, eachRow(func(row scanner) error { return row.Scan(&first) })})
 	})
 	return first && err == nil, err
@@ -120,7 +120,7 @@ var _ notify.Store = notifyStore{}
 
 func insertIntent(ctx context.Context, q query, i notify.Intent) error {
 	_, err := q.exec(ctx, `INSERT INTO notifications (event_id, channel, replace_id, recipient, title, body, state, sends, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, 'PENDING', 0, $7) ON CONFLICT DO NOTHING`,
+		VALUES ($1, $2, $3, $4, $5, $6, 'PENDING', 0, $7) ON CONFLICT (event_id, channel) DO NOTHING`,
 		i.EventID, i.Channel, i.ReplaceID, i.To, i.Title, i.Body, record.Micros(i.CreatedAt))
 	return err
 }

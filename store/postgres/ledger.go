@@ -54,7 +54,7 @@ func (l ledgerStore) Post(ctx context.Context, postings []ledger.Posting, now ti
 		return err
 	}
 	args := append([]any{record.Micros(now)}, postingArrays(postings)...)
-	return posting(postSQL, func(sql string) error { return l.s.write(ctx, statement{sql, args, noRows}) })
+	return l.s.posting(ctx, postSQL, func(sql string) error { return l.s.write(ctx, statement{sql, args, noRows}) })
 }
 
 const auditSQL = `SELECT

@@ -61,46 +61,63 @@ func (s *Store) migrate(ctx context.Context, d Direction) (out []Migration, err 
 	locked.config.Isolation, locked.config.LockTimeout = "read committed", 0 // each statement sees what the last migrator did
 	err = locked.inTx(ctx, func(ctx context.Context, q query) error {
 		conn := q.(overPgx).on.(*pgxpool.Conn)
-		if d == Status {
-			out, err = marked(ctx, conn, known)
+		// A look first: with nothing to do, a role needs no right to create anything.
+		if out, err = marked(ctx, conn, known); err != nil || d == Status {
+			return err
+		}
+		if plan, err := schema.Plan(out, d); err != nil || len(plan) == 0 {
 			return err
 		}
 		if _, err := q.exec(ctx, "SELECT pg_advisory_xact_lock($1)", migrationLock); err != nil {
 			return err
 		}
-		const table = "CREATE TABLE IF NOT EXISTS schema_migrations (version bigint PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)"
-		if _, err := q.exec(ctx, table); err != nil {
-			return err
-		}
-		before, err := marked(ctx, conn, known)
-		if err != nil {
-			return err
-		}
-		for _, m := range schema.Plan(before, d) {
-			if _, err := q.exec(ctx, m.SQL(d)); err != nil {
-				return err
-			}
-			if err := s.note(ctx, q, m, d); err != nil {
-				return err
-			}
-		}
-		out, err = marked(ctx, conn, known)
+		out, err = s.applyMigrations(ctx, conn, known, d)
 		return err
 	})
-	return orNothing(out, err)
+	return orNothing(out, told(err))
+}
+
+// applyMigrations applies what is missing while no other program does.
+func (s *Store) applyMigrations(ctx context.Context, conn *pgxpool.Conn, known []Migration, d Direction) ([]Migration, error) {
+	q := overPgx{conn}
+	if err := prepareJournal(ctx, conn); err != nil {
+		return nil, err
+	}
+	before, err := marked(ctx, conn, known)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := schema.Plan(before, d)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range plan {
+		if _, err := q.exec(ctx, m.SQL(d)); err != nil {
+			return nil, err
+		}
+		if err := s.note(ctx, q, m, d); err != nil {
+			return nil, err
+		}
+	}
+	return marked(ctx, conn, known)
 }
 
 func (s *Store) note(ctx context.Context, q query, m Migration, d Direction) error {
 	if d == Down {
-		_, err := q.exec(ctx, "DELETE FROM schema_migrations WHERE version = $1", m.Version)
+		_, err := q.exec(ctx, "DELETE FROM retryproof_migrations WHERE version = $1", m.Version)
 		return err
 	}
-	_, err := q.exec(ctx, "INSERT INTO schema_migrations (version, name, applied_at) VALUES ($1, $2, $3)",
-		m.Version, m.Name, record.Micros(s.config.Clock.Now()))
+	_, err := q.exec(ctx, "INSERT INTO retryproof_migrations (version, name, applied_at, compatible) VALUES ($1, $2, $3, $4)",
+		m.Version, m.Name, record.Micros(s.config.Clock.Now()), m.Compatible)
 	return err
 }
 
-func (s *Store) requireSchema(ctx context.Context) error {
+// checkSchema applies what is missing, or refuses a database that lacks something.
+func (s *Store) checkSchema(ctx context.Context) error {
+	if s.config.Migrate {
+		_, err := s.migrate(ctx, Up)
+		return err
+	}
 	found, err := s.migrate(ctx, Status)
 	if err != nil {
 		return err
@@ -108,20 +125,48 @@ func (s *Store) requireSchema(ctx context.Context) error {
 	return schema.Missing(found, "run: retryproof migrate --store URL up")
 }
 
+// journalSQL reports whether the table of applied migrations is there, and whether it is
+// under its earlier name, which other programs use for tables of theirs.
+const journalSQL = `SELECT to_regclass('retryproof_migrations') IS NOT NULL, (SELECT count(*) = 3 FROM pg_attribute
+	WHERE attrelid = to_regclass('schema_migrations') AND attname IN ('version', 'name', 'applied_at')) AND to_regclass('claims') IS NOT NULL`
+
+// prepareJournal creates the table of applied migrations, or gives it its name.
+func prepareJournal(ctx context.Context, conn *pgxpool.Conn) error {
+	var there, earlier bool
+	if err := conn.QueryRow(ctx, journalSQL).Scan(&there, &earlier); err != nil || there {
+		return err
+	}
+	statements := []string{"CREATE TABLE retryproof_migrations (version bigint PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL, compatible boolean NOT NULL)"}
+	if earlier {
+		statements = []string{"ALTER TABLE schema_migrations RENAME TO retryproof_migrations",
+			"ALTER TABLE retryproof_migrations ADD COLUMN compatible boolean NOT NULL DEFAULT false"}
+	}
+	for _, s := range statements {
+		if _, err := conn.Exec(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // marked reads which migrations the database has.
 func marked(ctx context.Context, q *pgxpool.Conn, known []Migration) ([]Migration, error) {
-	var there bool
-	if err := q.QueryRow(ctx, "SELECT to_regclass('schema_migrations') IS NOT NULL").Scan(&there); err != nil {
+	var there, earlier bool
+	if err := q.QueryRow(ctx, journalSQL).Scan(&there, &earlier); err != nil {
 		return nil, err
 	}
-	if !there {
+	sql := "SELECT version, name, compatible FROM retryproof_migrations ORDER BY version"
+	switch {
+	case !there && !earlier:
 		return schema.Mark(known, nil)
+	case !there:
+		sql = "SELECT version, name, false FROM schema_migrations ORDER BY version"
 	}
-	rows, err := q.Query(ctx, "SELECT version FROM schema_migrations ORDER BY version")
+	rows, err := q.Query(ctx, sql)
 	if err != nil {
 		return nil, err
 	}
-	applied, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	applied, err := pgx.CollectRows(rows, pgx.RowToStructByPos[schema.Applied])
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func TestOpenRefusesADatabaseOfAnotherVersion(t *testing.T) {
 		t.Errorf("no migration: got error %v, want one that names the command", err)
 	}
 	migrate(t, place, postgres.Up)
-	run(t, place, "INSERT INTO schema_migrations VALUES (9999, 'future', 0)")
+	run(t, place, "INSERT INTO retryproof_migrations VALUES (9999, 'future', 0, false)")
 	for _, config := range []postgres.Config{{URL: place}, {URL: place, Migrate: true}} {
 		_, err := postgres.Open(t.Context(), config)
 		if retryproof.CodeOf(err) != retryproof.CodePermanent || !strings.Contains(err.Error(), "9999") {
@@ -178,6 +178,95 @@ func tool(t *testing.T, name string, args ...string) {
 	}
 	if out, err := exec.CommandContext(t.Context(), found[len(found)-1], args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
+// A newer program is being rolled out: the old one starts again on its schema, when the
+// migration says that it may, and leaves alone what it does not know.
+func TestAProgramRunsOnANewerCompatibleSchema(t *testing.T) {
+	t.Parallel()
+	place := scratch(t, "rolling")
+	migrate(t, place, postgres.Up)
+	run(t, place, "INSERT INTO retryproof_migrations VALUES (9999, 'future', 0, true)")
+	for _, config := range []postgres.Config{{URL: place}, {URL: place, Migrate: true}} {
+		open(t, config)
+	}
+	state := migrate(t, place, postgres.Status)
+	if last := state[len(state)-1]; last.Version != 9999 || last.Name != "future" || !last.Applied {
+		t.Errorf("got %+v last, want the newer migration", last)
+	}
+	_, err := postgres.Migrate(t.Context(), postgres.Config{URL: place}, postgres.Down)
+	if retryproof.CodeOf(err) != retryproof.CodePermanent || !strings.Contains(err.Error(), "9999") {
+		t.Errorf("down: got error %v, want CodePermanent and the number", err)
+	}
+}
+
+// The table of applied migrations had a name that other programs use.
+func TestADatabaseOfTheEarlierTableNameIsOpenedAndMigrated(t *testing.T) {
+	t.Parallel()
+	place := scratch(t, "earlier")
+	migrate(t, place, postgres.Up)
+	want := schemaOf(t, place)
+	newest := len(migrate(t, place, postgres.Status))
+	run(t, place, "ALTER TABLE retryproof_migrations RENAME TO schema_migrations")
+	run(t, place, "ALTER TABLE schema_migrations DROP COLUMN compatible")
+	for _, config := range []postgres.Config{{URL: place}, {URL: place, Migrate: true}} {
+		open(t, config)
+	}
+	migrate(t, place, postgres.Down)
+	if state := migrate(t, place, postgres.Up); len(state) != newest || !state[newest-1].Applied {
+		t.Errorf("got %+v, want all applied", state)
+	}
+	if got := strings.ReplaceAll(schemaOf(t, place), "schema_migrations", "retryproof_migrations"); got != want {
+		t.Errorf("got another schema:\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestMigrationsOfOtherProgramsAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	place := scratch(t, "others")
+	run(t, place, "CREATE TABLE schema_migrations (version bigint PRIMARY KEY, dirty boolean NOT NULL)")
+	run(t, place, "INSERT INTO schema_migrations VALUES (20260101, false)")
+	s := open(t, postgres.Config{URL: place, Migrate: true})
+	if n := count(t, s, "schema_migrations WHERE version = 20260101"); n != 1 {
+		t.Errorf("got %d rows of the other program, want 1", n)
+	}
+}
+
+func TestARoleThatMayCreateNothingRunsOnAMigratedDatabase(t *testing.T) {
+	t.Parallel()
+	place := scratch(t, "role")
+	role, limited := roleOf(t, place, "role")
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: limited, Migrate: true})
+	if err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("without tables: got error %v, want the server's words", err)
+	}
+	migrate(t, place, postgres.Up)
+	run(t, place, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+role)
+	s := open(t, postgres.Config{URL: limited, Migrate: true})
+	publish(t, s, "e1")
+	if got := relay(t, s, 10); got != "e1" {
+		t.Errorf("got %q, want e1", got)
+	}
+}
+
+func TestASchemaOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	place := scratch(t, "schema")
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: place + "&search_path=app", Migrate: true})
+	if err == nil || !strings.Contains(err.Error(), "no schema") || !strings.Contains(err.Error(), "CREATE SCHEMA") {
+		t.Errorf("without the schema: got error %v, want the server's words and what to do", err)
+	}
+	run(t, place, "CREATE SCHEMA app")
+	s := open(t, postgres.Config{URL: place + "&search_path=app", Migrate: true})
+	publish(t, s, "e1")
+	if n := count(t, s, "app.outbox"); n != 1 {
+		t.Errorf("got %d events in the schema, want 1", n)
+	}
+	run(t, place, "CREATE TABLE payments (id bigint PRIMARY KEY)")
+	_, err = postgres.Open(t.Context(), postgres.Config{URL: place, Migrate: true})
+	if err == nil || !strings.Contains(err.Error(), `"payments" already exists`) {
+		t.Errorf("a table of ours is there: got error %v, want the server's words", err)
 	}
 }
 

@@ -39,7 +39,7 @@ func (p parkedStore) Park(ctx context.Context, m inbox.Parked) (bool, error) {
 	if err := m.Check(); err != nil {
 		return false, err
 	}
-	return p.s.changes(ctx, "INSERT INTO inbox_parked ("+record.ParkedColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
+	return p.s.changes(ctx, "INSERT INTO inbox_parked ("+record.ParkedColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (digest) DO NOTHING",
 		record.ParkedArgs(m)...)
 }
 

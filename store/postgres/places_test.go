@@ -80,7 +80,7 @@ func knowsEveryDatabase(pooler string) bool {
 const emptySQL = `DELETE FROM claims; DELETE FROM guards; DELETE FROM payments; DELETE FROM postings; DELETE FROM accounts;
 	DELETE FROM outbox; DELETE FROM inbox; DELETE FROM notifications; DELETE FROM sightings;
 	DELETE FROM versions; DELETE FROM locators; DELETE FROM sagas; DELETE FROM saga_marks;
-	DELETE FROM refunds; DELETE FROM evidence`
+	DELETE FROM refunds; DELETE FROM evidence; DELETE FROM inbox_parked`
 
 // database returns the URL of an empty, migrated database that is the test's own until
 // it ends.
@@ -121,6 +121,9 @@ func (p *places) giveBack(place string) {
 
 // TestMain drops the databases.
 func TestMain(m *testing.M) {
+	if place := os.Getenv(relayEnv); place != "" {
+		os.Exit(runRelay(place))
+	}
 	code := m.Run()
 	if admin := os.Getenv(testservice.EnvPostgres); admin != "" {
 		for _, name := range borrowed.all {

@@ -56,12 +56,14 @@ func postingArrays(postings []ledger.Posting) []any {
 
 // posting runs the first form of a statement and, when a ref had an entry already, the
 // second.
-func posting(sql entrySQL, run func(sql string) error) error {
-	err := run(sql.first)
-	if hasEntry(err) {
-		err = run(sql.again)
-	}
-	return err
+func (s *Store) posting(ctx context.Context, sql entrySQL, run func(sql string) error) error {
+	return s.aligned(ctx, func() error {
+		err := run(sql.first)
+		if hasEntry(err) {
+			err = run(sql.again)
+		}
+		return err
+	})
 }
 
 // hasEntry reports whether the key of the postings refused a row.

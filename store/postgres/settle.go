@@ -32,7 +32,7 @@ func (e effects) Settle(ctx context.Context, set effect.Settle) (effect.Settled,
 	g := e.t.Scan()
 	dest := append([]any{&first, &completed, &noted}, g.Dest()...)
 	var answered bool
-	err = posting(sql, func(sql string) error {
+	err = e.s.posting(ctx, sql, func(sql string) error {
 		return e.s.settles.do(ctx, lockOrder(set), statement{sql, args, firstRow(&answered, dest...)})
 	})
 	if err != nil {

@@ -7,9 +7,10 @@
 // READ COMMITTED, REPEATABLE READ and SERIALIZABLE, and through a transaction pooler;
 // a read replica is refused; a unique violation never reaches a caller's transaction.
 //
-// Does not promise: progress while another transaction holds a lock for long, unless
-// Config.LockTimeout is set; that an answer to COMMIT arrives: without one the error
-// is Unknown.
+// Does not promise: progress of an operation while another transaction holds a lock that
+// it needs, unless Config.LockTimeout is set; others go on, as long as the pool has a
+// connection for each that waits. Nor that an answer to COMMIT arrives: without one the error is
+// Unknown.
 //
 // Crash points: before COMMIT nothing is there, after it everything is. A program or
 // a connection that ends during COMMIT leaves one or the other; the next read tells.
@@ -69,16 +70,23 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 // between.
 func connect(ctx context.Context, config Config) (*pgxpool.Pool, Config, error) {
 	config = config.withDefaults()
-	parsed, err := pgxpool.ParseConfig(config.URL)
+	given, err := pgx.ParseConfig(config.URL)
 	if err != nil {
 		return nil, config, record.Invalid("the database URL cannot be parsed")
+	}
+	config = config.yieldTo(given.RuntimeParams)
+	parsed, err := pgxpool.ParseConfig(config.URL)
+	if err != nil {
+		return nil, config, record.Invalid("a pool_ setting of the database URL cannot be parsed")
 	}
 	if !config.Pooled {
 		if config.Pooled, err = behindPooler(ctx, parsed.ConnConfig); err != nil {
 			return nil, config, err
 		}
 	}
-	parsed.MaxConns = int32(config.MaxConns)
+	if _, ok := given.RuntimeParams["pool_max_conns"]; !ok {
+		parsed.MaxConns = int32(config.MaxConns)
+	}
 	parsed.ConnConfig.ValidateConnect = refuseReplica
 	switch {
 	case config.Pooled && !config.PooledPrepared:
@@ -96,7 +104,7 @@ func connect(ctx context.Context, config Config) (*pgxpool.Pool, Config, error) 
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, parsed)
 	if err != nil {
-		return nil, config, notDone(err)
+		return nil, config, told(notDone(err))
 	}
 	return pool, config, nil
 }
@@ -108,12 +116,12 @@ func behindPooler(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return false, notDone(err)
+		return false, told(notDone(err))
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	var pid int64
 	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
-		return false, notDone(err)
+		return false, told(notDone(err))
 	}
 	return pid != int64(conn.PgConn().PID()), nil
 }
@@ -128,6 +136,7 @@ func refuseReplica(ctx context.Context, conn *pgconn.PgConn) error {
 	if len(r.Rows) == 1 && string(r.Rows[0][0]) == "1" {
 		return errReplica
 	}
+	alignNew(ctx, conn)
 	return nil
 }
 
@@ -150,17 +159,17 @@ func New(ctx context.Context, pool *pgxpool.Pool, config Config) (*Store, error)
 	if err := s.checkServer(ctx); err != nil {
 		return nil, err
 	}
-	if config.Migrate {
-		_, err := s.migrate(ctx, Up)
-		return s, err
+	if err := s.checkSchema(ctx); err != nil {
+		return nil, err
 	}
-	return s, s.requireSchema(ctx)
+	_ = s.align(ctx) // for a pool of yours; who meets a number that is taken does it again
+	return s, nil
 }
 
 func (s *Store) checkServer(ctx context.Context) error {
 	var replica bool
 	if err := s.pool.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&replica); err != nil {
-		return notDone(err)
+		return told(notDone(err))
 	}
 	if replica {
 		return errReplica

@@ -108,3 +108,36 @@ func TestNewSetsTheLevelInEachTransaction(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestWhatTheURLSaysWins(t *testing.T) {
+	t.Parallel()
+	place := database(t)
+	fields := postgres.Config{MaxConns: 5, LockTimeout: 2 * time.Second, Isolation: pgx.RepeatableRead}
+	for _, c := range []struct {
+		params      string
+		conns       int32
+		lock, level string
+	}{
+		{"", 5, "2s", "repeatable read"},
+		{"&pool_max_conns=3", 3, "2s", "repeatable read"},
+		{"&lock_timeout=1234", 5, "1234ms", "repeatable read"},
+		{"&default_transaction_isolation=serializable", 5, "2s", "serializable"},
+	} {
+		config := fields
+		config.URL = place + c.params
+		s := open(t, config)
+		if got := s.Pool().Config().MaxConns; got != c.conns {
+			t.Errorf("%q: got %d connections, want %d", c.params, got, c.conns)
+		}
+		for setting, want := range map[string]string{"lock_timeout": c.lock, "default_transaction_isolation": c.level} { // order: each is asked alone
+			var got string
+			if err := s.Pool().QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&got); err != nil || got != want {
+				t.Errorf("%q: got %s %q and error %v, want %q", c.params, setting, got, err, want)
+			}
+		}
+	}
+	s := open(t, postgres.Config{URL: place + "&pool_max_conns=3"})
+	if got := s.Pool().Config().MaxConns; got != 3 {
+		t.Errorf("got %d connections, want 3", got)
+	}
+}

@@ -66,7 +66,11 @@ func (s *Store) migrate(ctx context.Context, d Direction) ([]Migration, error) {
 		if err != nil {
 			return err
 		}
-		for _, m := range schema.Plan(before, d) {
+		plan, err := schema.Plan(before, d)
+		if err != nil {
+			return err
+		}
+		for _, m := range plan {
 			if _, err := s.writer.conn.ExecContext(ctx, m.SQL(d)); err != nil {
 				return err
 			}
@@ -112,13 +116,13 @@ func marked(ctx context.Context, q query, known []Migration) ([]Migration, error
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	var applied []int
+	var applied []schema.Applied
 	for rows.Next() {
-		var v int
-		if err := rows.Scan(&v); err != nil {
+		var a schema.Applied // never compatible: programs of several versions do not share a file
+		if err := rows.Scan(&a.Version); err != nil {
 			return nil, err
 		}
-		applied = append(applied, v)
+		applied = append(applied, a)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -32,8 +32,21 @@ type Migration struct {
 	Name    string
 	// Applied says that the database has it.
 	Applied bool
+	// Compatible says that a program which does not know the migration may run on a
+	// database that has it.
+	Compatible bool
 
 	up, down string
+}
+
+// compatibleMark begins the file of a migration that is [Migration.Compatible].
+const compatibleMark = "-- compatible"
+
+// Applied is a migration as the database remembers it.
+type Applied struct {
+	Version    int
+	Name       string
+	Compatible bool
 }
 
 // SQL is what the direction runs.
@@ -65,32 +78,42 @@ func Load(files fs.FS) ([]Migration, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Migration{Version: version, Name: name, up: string(up), down: string(down)})
+		out = append(out, Migration{Version: version, Name: name, Compatible: strings.HasPrefix(string(up), compatibleMark), up: string(up), down: string(down)})
 	}
 	slices.SortFunc(out, func(a, b Migration) int { return cmp.Compare(a.Version, b.Version) })
 	return out, nil
 }
 
-// Mark returns the migrations with Applied set, or an error when the database has
-// one that this program does not know: a newer program made it, and this one
-// could break what it does not understand.
-func Mark(known []Migration, applied []int) ([]Migration, error) {
+// Mark returns the migrations with Applied set. One that this program does not know is
+// among them when it is compatible: a newer program is being rolled out, or was rolled
+// back. Any other is an error, since this program could break what it does not
+// understand.
+func Mark(known []Migration, applied []Applied) ([]Migration, error) {
 	out := slices.Clone(known)
-	for i := range out {
-		out[i].Applied = slices.Contains(applied, out[i].Version)
-	}
-	for _, v := range applied {
-		if !slices.ContainsFunc(known, func(m Migration) bool { return m.Version == v }) {
-			return nil, &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodePermanent,
-				Message: fmt.Sprintf("the database has migration %d, which this program does not know", v),
-				Hint:    "start the newer program that applied it"}
+	for _, a := range applied {
+		i := slices.IndexFunc(out, func(m Migration) bool { return m.Version == a.Version })
+		switch {
+		case i >= 0:
+			out[i].Applied = true
+		case a.Compatible:
+			out = append(out, Migration{Version: a.Version, Name: a.Name, Applied: true, Compatible: true})
+		default:
+			return nil, unknown(a.Version)
 		}
 	}
+	slices.SortFunc(out, func(a, b Migration) int { return cmp.Compare(a.Version, b.Version) })
 	return out, nil
 }
 
-// Plan is what the direction has to run, in order.
-func Plan(marked []Migration, d Direction) []Migration {
+func unknown(version int) error {
+	return &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodePermanent,
+		Message: fmt.Sprintf("the database has migration %d, which this program does not know", version),
+		Hint:    "start the newer program that applied it"}
+}
+
+// Plan is what the direction has to run, in order. Only a program that knows the newest
+// migration can undo it.
+func Plan(marked []Migration, d Direction) ([]Migration, error) {
 	var out []Migration
 	switch d {
 	case Up:
@@ -101,12 +124,15 @@ func Plan(marked []Migration, d Direction) []Migration {
 		}
 	case Down:
 		for _, m := range slices.Backward(marked) {
+			if m.Applied && m.down == "" {
+				return nil, unknown(m.Version)
+			}
 			if m.Applied {
-				return []Migration{m}
+				return []Migration{m}, nil
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // Missing is the error of a database that lacks migrations; nil when it has all.
