@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"slices"
 
 	"github.com/retryproof/retryproof"
@@ -25,39 +26,110 @@ func insertEvent(ctx context.Context, q query, e retryproof.Event) error {
 	return err
 }
 
-// claimSQL leases rows from the head of each group on. held is where each group
-// stops: its first row that is leased or waits for its time. A row behind that is
-// left, so that no row overtakes an earlier one of its group.
-const claimSQL = `
-WITH held AS MATERIALIZED (
-	SELECT group_key, min(seq) AS seq FROM outbox
-	WHERE parked_at IS NULL AND (leased_until IS NOT NULL OR next_at IS NOT NULL)
-		AND (leased_until >= ?1 OR next_at > ?1)
-	GROUP BY group_key
+// near is how many of the oldest rows a claim looks at one by one. When they do not
+// give it enough it goes from group to group instead: a merchant whose head cannot be
+// sent may have any number of rows behind it.
+const near = 1024
+
+// heldSQL finds what a row waits behind: an earlier row of its group, or the row itself,
+// that is leased or waits for its time. No row overtakes an earlier one of its group.
+const heldSQL = `SELECT 1 FROM outbox h
+	WHERE h.group_key = o.group_key AND h.seq <= o.seq AND h.parked_at IS NULL AND (h.leased_until IS NOT NULL OR h.next_at IS NOT NULL)
+		AND (h.leased_until >= ?1 OR h.next_at > ?1)`
+
+// nearSQL finds free rows among the oldest.
+const nearSQL = `SELECT o.seq FROM (SELECT seq, group_key FROM outbox WHERE parked_at IS NULL ORDER BY seq LIMIT ?3) o
+	WHERE NOT EXISTS (` + heldSQL + `) ORDER BY o.seq LIMIT ?2`
+
+// moreSQL says whether there are more than the oldest.
+const moreSQL = "SELECT EXISTS (SELECT 1 FROM outbox WHERE parked_at IS NULL ORDER BY seq LIMIT 1 OFFSET ?1)"
+
+// farSQL finds free rows anywhere. It steps from group to group in the index, takes the
+// groups with the oldest free heads, as many as rows may be claimed, and of each as many
+// rows: the oldest free rows are among those.
+const farSQL = `
+WITH RECURSIVE names(name) AS (
+	SELECT min(group_key) FROM outbox WHERE parked_at IS NULL
+	UNION ALL
+	SELECT (SELECT min(group_key) FROM outbox WHERE parked_at IS NULL AND group_key > name) FROM names WHERE name IS NOT NULL
+), heads AS MATERIALIZED (
+	SELECT h.group_key FROM names CROSS JOIN outbox h ON h.seq = (SELECT min(seq) FROM outbox WHERE parked_at IS NULL AND group_key = name)
+	WHERE (h.leased_until IS NULL OR h.leased_until < ?1) AND (h.next_at IS NULL OR h.next_at <= ?1)
+	ORDER BY h.seq LIMIT ?2
 )
-UPDATE outbox SET leased_by = ?2, leased_until = ?3, attempts = attempts + 1
-WHERE seq IN (
-	SELECT o.seq FROM outbox o
-	WHERE o.parked_at IS NULL AND NOT EXISTS (SELECT 1 FROM held WHERE held.group_key = o.group_key AND held.seq <= o.seq)
-	ORDER BY o.seq LIMIT ?4)
+SELECT o.seq FROM heads CROSS JOIN outbox o
+	ON o.seq IN (SELECT seq FROM outbox WHERE parked_at IS NULL AND group_key = heads.group_key ORDER BY seq LIMIT ?2)
+WHERE NOT EXISTS (` + heldSQL + `) ORDER BY o.seq LIMIT ?2`
+
+// free finds the oldest rows that can be leased.
+func free(ctx context.Context, q query, now int64, limit int) ([]int64, error) {
+	found, err := numbers(ctx, q, nearSQL, now, limit, near)
+	if err != nil || len(found) == limit {
+		return found, err
+	}
+	var more bool
+	if err := q.row(ctx, moreSQL, near).Scan(&more); err != nil || !more {
+		return found, err
+	}
+	return numbers(ctx, q, farSQL, now, limit)
+}
+
+func numbers(ctx context.Context, q query, statement string, args ...any) ([]int64, error) {
+	rows, err := q.rows(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var out []int64
+	for rows.Next() {
+		var n int64
+		if err := rows.Scan(&n); err != nil {
+			return nil, err
+		}
+		out = append(out, n)
+	}
+	return out, rows.Err()
+}
+
+const leaseSQL = `UPDATE outbox SET leased_by = ?1, leased_until = ?2, attempts = attempts + 1
+WHERE seq IN (SELECT value FROM json_each(?3))
 RETURNING seq, event_id, type, group_key, body, at, attempts`
 
-// Claim leases rows. The write lock keeps two relays apart.
+// Claim leases rows. It looks for some on a connection that reads, so that relays that
+// find none, and may look often and for long, hold up nobody's commit. The write lock
+// keeps two relays apart: what it leases is looked up under it.
 func (o outboxStore) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, error) {
 	if c.Relay == "" {
 		return nil, record.Invalid("the relay has no token")
 	}
-	if idle, err := o.idle(ctx); err != nil || idle || c.Limit <= 0 {
+	if c.Limit <= 0 {
+		return nil, nil
+	}
+	now := record.Micros(c.Now)
+	var found []int64
+	err := o.s.read(ctx, func(ctx context.Context, q query) (err error) {
+		found, err = free(ctx, q, now, c.Limit)
+		return err
+	})
+	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	var out []outbox.Row
-	err := o.s.write(ctx, func(ctx context.Context, q query) error {
-		rows, err := q.rows(ctx, claimSQL, record.Micros(c.Now), c.Relay, record.Micros(c.Until), c.Limit)
+	err = o.s.write(ctx, func(ctx context.Context, q query) error {
+		out = nil
+		found, err := free(ctx, q, now, c.Limit)
+		if err != nil {
+			return err
+		}
+		list, err := json.Marshal(found)
+		if err != nil {
+			return err
+		}
+		rows, err := q.rows(ctx, leaseSQL, c.Relay, record.Micros(c.Until), string(list))
 		if err != nil {
 			return err
 		}
 		defer func() { _ = rows.Close() }()
-		out = nil
 		for rows.Next() {
 			var r outbox.Row
 			var at sql.NullInt64
@@ -71,15 +143,6 @@ func (o outboxStore) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, e
 	})
 	slices.SortFunc(out, func(a, b outbox.Row) int { return cmp.Compare(a.Seq, b.Seq) })
 	return orNothing(out, err)
-}
-
-// idle reports that nothing waits, so that an idle relay commits nothing.
-func (o outboxStore) idle(ctx context.Context) (bool, error) {
-	var waits bool
-	err := o.s.read(ctx, func(ctx context.Context, q query) error {
-		return q.row(ctx, "SELECT EXISTS (SELECT 1 FROM outbox WHERE parked_at IS NULL)").Scan(&waits)
-	})
-	return !waits, err
 }
 
 // Delete removes sent rows, in one commit.

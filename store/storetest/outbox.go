@@ -31,6 +31,7 @@ func outboxCases() []testCase {
 		{"RedrivenRowIsAsIfNeverTried", outboxRedriveAttempts},
 		{"AttemptsCountClaimsThatWereTried", outboxAttempts},
 		{"LimitBoundsABatch", outboxLimit},
+		{"BacklogOfAHeldGroupHidesNoOther", outboxBacklog},
 		{"HundredEventsOfAGroupLeaveInOrder", outboxHundred},
 		{"StatsCountWhatWaits", outboxStats},
 		{"BadClaimIsRefused", outboxBadClaim},
@@ -387,6 +388,31 @@ func outboxLimit(w *world) {
 	w.wantClaimed("r1", 10, 20, 2, "e0 e1")
 	w.wantClaimed("r2", 10, 20, 1, "e2")
 	w.wantClaimed("r3", 10, 20, 100, "e3 e4")
+}
+
+// outboxBacklog holds back more rows than a driver may care to look at one by one.
+func outboxBacklog(w *world) {
+	const backlog = 1500
+	events := make([]retryproof.Event, backlog)
+	for i := range events {
+		events[i] = event(fmt.Sprintf("a%04d", i), "a")
+	}
+	w.publish(events...)
+	w.publish(event("b1", "b"), event("c1", "c"), event("b2", "b"), event("d1", "d"), event("c2", "c"), event("b3", "b"))
+	w.wantClaimed("r1", 10, 20, 1, "a0000")
+	check(w, "deferred", w.defers("r1", "a0000", 50), true)
+	w.wantClaimed("r1", 21, 30, 3, "b1 c1 b2")
+	w.wantClaimed("r2", 21, 30, 9, "d1")
+	check(w, "deferred", w.defers("r1", "b2", 25), true)
+	check(w, "deleted", strings.Join(w.deletesAll("r1", "b1", "c1"), " "), "b1 c1")
+	w.wantClaimed("r2", 24, 40, 9, "c2")
+	w.wantClaimed("r2", 25, 40, 1, "b2")
+	w.wantClaimed("r1", 26, 40, 9, "")
+	check(w, "deleted", w.deletes("r2", "b2"), true)
+	w.wantClaimed("r1", 27, 40, 9, "b3")
+	w.wantClaimed("r1", 41, 60, 9, "d1 c2 b3")
+	w.wantClaimed("r3", 50, 60, 2, "a0000 a0001")
+	w.wantClaimed("r3", 50, 60, 9, "")
 }
 
 // case 31: two relays, e1 fails three times, one m2 event behind.
