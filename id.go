@@ -4,8 +4,25 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
+	"fmt"
 	"strings"
 )
+
+// MaxIDBytes is the longest name that a store finds a thing by: the id of a guard, the id
+// and the group of an event, each part of an inbox key, the account and the ref of a
+// posting, and the like. Derived ids are far shorter.
+const MaxIDBytes = 512
+
+// CheckIDs refuses ids that are longer than [MaxIDBytes], NotDone with [CodeInvalid]. what
+// names them, for the message.
+func CheckIDs(what string, ids ...string) error {
+	for _, id := range ids {
+		if len(id) > MaxIDBytes {
+			return &Error{Outcome: NotDone, Code: CodeInvalid, Message: fmt.Sprintf("%s is longer than %d bytes", what, MaxIDBytes)}
+		}
+	}
+	return nil
+}
 
 // ID is a derived identifier (mission A5). Everybody who holds the same parts
 // computes the same id: a resolver, a standby Region, a later version. It is

@@ -10,6 +10,13 @@ import (
 // MaxKeyBytes is the longest idempotency key that is accepted.
 const MaxKeyBytes = 255
 
+// The longest endpoint and caller of a scope that are accepted. A database finds a scope
+// by its three parts together, and an index of PostgreSQL holds about 2,700 bytes.
+const (
+	MaxEndpointBytes = 1536
+	MaxCallerBytes   = 512
+)
+
 // Key is a client's idempotency key: the name of one intent, made before the
 // first send and repeated on every retry (mission A1, A4). Use [ParseKey] or
 // [KeyFromHeader] to make one from outside input.
@@ -180,7 +187,9 @@ func (s Scope) ID() ID {
 	return Of("scope", s)
 }
 
-// Valid reports the first thing that is missing from the scope.
+// Valid reports the first part of the scope that is missing or longer than
+// [MaxEndpointBytes], [MaxCallerBytes] or [MaxKeyBytes], NotDone with [CodeInvalid], or,
+// for the key, [CodeKeyMissing] or [CodeKeyMalformed].
 func (s Scope) Valid() error {
 	switch {
 	case s.Endpoint == "":
@@ -189,6 +198,13 @@ func (s Scope) Valid() error {
 		return &Error{Outcome: NotDone, Code: CodeInvalid, Message: "the scope has no caller"}
 	case s.Key == "":
 		return keyError(CodeKeyMissing, "the scope has no key", "")
+	case len(s.Endpoint) > MaxEndpointBytes:
+		return &Error{Outcome: NotDone, Code: CodeInvalid, Message: fmt.Sprintf("the endpoint is longer than %d bytes", MaxEndpointBytes),
+			Hint: "send a shorter URL: method, path and query are the endpoint, unless the server names another"}
+	case len(s.Caller) > MaxCallerBytes:
+		return &Error{Outcome: NotDone, Code: CodeInvalid, Message: fmt.Sprintf("the caller's name is longer than %d bytes", MaxCallerBytes)}
+	case len(s.Key) > MaxKeyBytes:
+		return keyError(CodeKeyMalformed, "the key of the scope is longer than 255 bytes", "send a UUID or a hash")
 	}
 	return nil
 }

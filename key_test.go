@@ -254,3 +254,23 @@ func TestScopeNeedsAllThreeParts(t *testing.T) {
 		}
 	}
 }
+
+// case 9: every scope that is accepted fits the index of every store.
+func TestAScopeHasALongestEndpointCallerAndKey(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name                  string
+		endpoint, caller, key int
+		want                  retryproof.Code
+	}{
+		{"longest", retryproof.MaxEndpointBytes, retryproof.MaxCallerBytes, retryproof.MaxKeyBytes, ""},
+		{"endpoint", retryproof.MaxEndpointBytes + 1, 1, 1, retryproof.CodeInvalid},
+		{"caller", 1, retryproof.MaxCallerBytes + 1, 1, retryproof.CodeInvalid},
+		{"key", 1, 1, retryproof.MaxKeyBytes + 1, retryproof.CodeKeyMalformed},
+	} {
+		s := retryproof.Scope{Endpoint: strings.Repeat("e", c.endpoint), Caller: strings.Repeat("c", c.caller), Key: retryproof.Key(strings.Repeat("k", c.key))}
+		if got := retryproof.CodeOf(s.Valid()); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}

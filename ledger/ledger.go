@@ -28,7 +28,7 @@ type Posting struct {
 }
 
 // Check reports the first thing that is wrong with the postings of one call: an
-// empty field, a zero amount, a ref and account that occur twice (a ref's entry
+// field that is empty or longer than retryproof.MaxIDBytes, a zero amount, a ref and account that occur twice (a ref's entry
 // names an account once), an overflow, or a ref whose postings do not sum to zero
 // in each currency.
 func Check(postings []Posting) error {
@@ -40,6 +40,9 @@ func Check(postings []Posting) error {
 	for i, p := range postings {
 		if p.Account == "" || p.Currency == "" || p.Ref == "" || p.Amount == 0 {
 			return invalid(fmt.Sprintf("posting %d lacks an account, a currency, a ref or an amount", i))
+		}
+		if err := retryproof.CheckIDs("an account, a currency or a ref of the postings", p.Account, p.Currency, p.Ref); err != nil {
+			return err
 		}
 		for _, q := range postings[:i] {
 			if q.Ref == p.Ref && q.Account == p.Account {

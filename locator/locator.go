@@ -224,6 +224,9 @@ func (p Put) Check() (Put, error) {
 	case len(p.Value) > MaxValueBytes:
 		return Put{}, invalid("the value is longer than 8 KiB")
 	}
+	if err := retryproof.CheckIDs("the place", p.Place); err != nil {
+		return Put{}, err
+	}
 	if p.Fingerprint == "" {
 		p.Fingerprint = retryproof.FingerprintOf(retryproof.Text("value", string(p.Value)))
 	}
@@ -246,13 +249,13 @@ func (m Move) Check() error {
 	case m.Revision < 0:
 		return invalid("a revision is 1 or more")
 	}
-	return nil
+	return retryproof.CheckIDs("the place", m.To)
 }
 
 // Check refuses what can never be written, NotDone with CodeInvalid.
 func (d Delete) Check() error { return d.Name.Valid() }
 
-// Valid reports the first thing that is missing from the name.
+// Valid reports the first thing that is missing from the name, or too long in it.
 func (n Name) Valid() error {
 	switch "" {
 	case n.Kind:
@@ -262,7 +265,7 @@ func (n Name) Valid() error {
 	case n.ID:
 		return invalid("the name has no id")
 	}
-	return nil
+	return retryproof.CheckIDs("a part of the name", n.Kind, n.Owner, n.ID)
 }
 
 func invalid(message string) error {

@@ -179,6 +179,9 @@ func Check(w Write) (Write, error) {
 	case len(w.Value) > MaxValueBytes:
 		return Write{}, invalid("the value is longer than 8 KiB")
 	}
+	if err := retryproof.CheckIDs("the subject", w.Subject); err != nil {
+		return Write{}, err
+	}
 	if w.Fingerprint == "" {
 		w.Fingerprint = retryproof.FingerprintOf(retryproof.Text("value", string(w.Value)))
 	}
@@ -188,7 +191,7 @@ func Check(w Write) (Write, error) {
 	return w, nil
 }
 
-// Valid reports the first thing that is missing from the line.
+// Valid reports the first thing that is missing from the line, or too long in it.
 func (l Line) Valid() error {
 	switch "" {
 	case l.Stream:
@@ -198,7 +201,7 @@ func (l Line) Valid() error {
 	case l.Device:
 		return invalid("the line has no device")
 	}
-	return nil
+	return retryproof.CheckIDs("a part of the line", l.Stream, l.Caller, l.Device)
 }
 
 func invalid(message string) error {

@@ -197,6 +197,9 @@ func (t *table) checkBegin(b effect.Begin) error {
 	if b.GuardID == "" {
 		return invalid("the guard has no id")
 	}
+	if err := retryproof.CheckIDs("the guard id", string(b.GuardID)); err != nil {
+		return err
+	}
 	if err := checkOwner(b.Scope, b.Owner); err != nil || b.Void {
 		return err
 	}
@@ -215,6 +218,9 @@ func (t *table) checkAdopt(a effect.Adopt) error {
 		if err := a.Scope.Valid(); err != nil {
 			return err
 		}
+	}
+	if err := retryproof.CheckIDs("the guard id", string(a.GuardID)); err != nil {
+		return err
 	}
 	if a.Insert {
 		return t.checkRow(a.Row)

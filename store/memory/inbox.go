@@ -63,7 +63,7 @@ func checkInbox(k retryproof.InboxKey, now time.Time) error {
 	case now.IsZero():
 		return invalid("a message is noted without a time")
 	}
-	return nil
+	return retryproof.CheckIDs("a part of the inbox key", k.EventID, k.Source, k.Consumer)
 }
 
 // inboxStore is inbox.Store.
@@ -134,6 +134,9 @@ func checkIntents(intents []notify.Intent) error {
 	for _, n := range intents {
 		if n.EventID == "" || n.Channel == "" {
 			return invalid("an intent lacks its event or its channel")
+		}
+		if err := retryproof.CheckIDs("the event or the channel of an intent", n.EventID, n.Channel); err != nil {
+			return err
 		}
 	}
 	return nil

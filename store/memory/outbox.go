@@ -81,6 +81,9 @@ func checkEvents(events []retryproof.Event) error {
 		if e.ID == "" || e.Group == "" {
 			return invalid("an event lacks its id or its group")
 		}
+		if err := retryproof.CheckIDs("the id or the group of an event", e.ID, e.Group); err != nil {
+			return err
+		}
 	}
 	return nil
 }

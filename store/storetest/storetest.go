@@ -153,6 +153,7 @@ func Run(t *testing.T, traits Traits, open func(t *testing.T) Stores) {
 		s.group(t, "Outbox", outboxCases())
 		s.group(t, "Inbox", inboxCases())
 		s.group(t, "Parked", parkedCases())
+		s.group(t, "Limits", limitCases())
 		s.group(t, "Notify", notifyCases())
 		s.group(t, "Ledger", ledgerCases())
 		s.group(t, "List", listCases())

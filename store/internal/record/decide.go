@@ -127,7 +127,7 @@ func CheckBegin(b effect.Begin) error {
 	if b.GuardID == "" || b.Owner == "" {
 		return Invalid("the guard id or the owner is empty")
 	}
-	return nil
+	return retryproof.CheckIDs("the guard id", string(b.GuardID))
 }
 
 // CheckAdopt refuses what can never be written.
@@ -139,9 +139,11 @@ func CheckAdopt(a effect.Adopt) error {
 		return Invalid("an adopted guard is PENDING or UNKNOWN")
 	}
 	if !a.GuardOnly || a.Insert {
-		return a.Scope.Valid()
+		if err := a.Scope.Valid(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return retryproof.CheckIDs("the guard id", string(a.GuardID))
 }
 
 // CheckSettle refuses what can never be written, before anything is.
@@ -185,7 +187,7 @@ func CheckInbox(k retryproof.InboxKey, now time.Time) error {
 	case now.IsZero():
 		return Invalid("a message is noted without a time")
 	}
-	return nil
+	return retryproof.CheckIDs("a part of the inbox key", k.EventID, k.Source, k.Consumer)
 }
 
 // OtherEntry is why an entry is refused whose ref has another one, or a part of it.
@@ -218,6 +220,9 @@ func CheckEvents(events []retryproof.Event) error {
 		if e.ID == "" || e.Group == "" {
 			return Invalid("an event lacks its id or its group")
 		}
+		if err := retryproof.CheckIDs("the id or the group of an event", e.ID, e.Group); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -227,6 +232,9 @@ func CheckIntents(intents []notify.Intent) error {
 	for _, i := range intents {
 		if i.EventID == "" || i.Channel == "" {
 			return Invalid("an intent lacks its event or its channel")
+		}
+		if err := retryproof.CheckIDs("the event or the channel of an intent", i.EventID, i.Channel); err != nil {
+			return err
 		}
 	}
 	return nil
