@@ -16,7 +16,7 @@ func ExampleConsumer() {
 	ctx := context.Background()
 	messages, _ := queuememory.New(clock.System(), queuememory.Config{})
 	handle := func(_ context.Context, d queue.Delivery) (inbox.Apply, error) {
-		return inbox.Apply{Key: retryproof.InboxKey{Consumer: "mailer", Source: "shop", EventID: string(d.Body)}, Now: d.SentAt}, nil
+		return inbox.Apply{Key: retryproof.InboxKey{Consumer: "mailer", Source: "shop", EventID: string(d.Body)}}, nil
 	}
 	consumer, _ := inbox.NewConsumer(messages, memory.New().Inbox(), handle, inbox.Config{
 		Observe: func(what string, d queue.Delivery) { fmt.Println(what, string(d.Body)) },

@@ -30,8 +30,9 @@ type Apply struct {
 	// Key names the message for its consumer. Its Consumer and EventID are needed; two
 	// consumers that share a name take each other's messages for applied.
 	Key retryproof.InboxKey
-	// Now is when it is applied; its record is kept from then on. A Consumer fills in
-	// its clock's when it is zero; a Store refuses zero.
+	// Now is when it is applied, not when it was sent: its record is kept from then on,
+	// and a message that comes for long would be forgotten while it still comes. A
+	// Consumer fills in its clock's when it is zero; a Store refuses zero.
 	Now time.Time
 	// Postings are checked by ledger.Check before anything is written. When a ref
 	// has another entry, the whole message is refused, NotDone with CodeInvalid,
