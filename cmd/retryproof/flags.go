@@ -62,8 +62,12 @@ func parseDuration(text string) (time.Duration, error) {
 
 // checkWebURL refuses what is no http or https URL.
 func checkWebURL(flag, raw string) error {
-	if u, err := url.Parse(raw); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 		return misuse{fmt.Errorf("--%s %q is not an http or https URL", flag, redacted(raw))}
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return misuse{fmt.Errorf("--%s %q: the URL must have no user, query or fragment", flag, redacted(raw))}
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func lockFolder(dir string) (func() error, error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close()
-		return nil, misuse{fmt.Errorf("--data %s is in use by another retryproof: stop it, or give this one a folder of its own", dir)}
+		return nil, fmt.Errorf("--data %s is in use by another retryproof: stop it, or give this one a folder of its own", dir)
 	}
 	return f.Close, nil
 }

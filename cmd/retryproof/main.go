@@ -21,6 +21,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -81,11 +82,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		return exitFailure
 	}
 	if len(args) == 0 {
-		args = []string{"--help"}
+		fmt.Fprintln(stderr, "retryproof: give a command, such as serve (retryproof --help lists the commands, retryproof COMMAND --help its flags)")
+		return exitMisuse
 	}
 	parsed, err := parser.Parse(joinNegatives(args))
 	if err != nil {
-		fmt.Fprintf(stderr, "retryproof: %s (retryproof --help lists the commands, retryproof COMMAND --help its flags)\n", oneLine(err))
+		fmt.Fprintf(stderr, "retryproof: %s (retryproof --help lists the commands, retryproof COMMAND --help its flags)\n", plainly(oneLine(err)))
 		return exitMisuse
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
@@ -102,6 +104,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	fmt.Fprintln(stderr, "retryproof:", oneLine(err))
 	return exitFailure
 }
+
+// noValue is what the parser says of a flag at the end of the line.
+var noValue = regexp.MustCompile(`expected \S+ value but got "EOL"[^;]*`)
+
+// plainly says in plain words what the parser says in those of its own.
+func plainly(text string) string { return noValue.ReplaceAllString(text, "it needs a value") }
 
 // output is where a command writes.
 type output struct {

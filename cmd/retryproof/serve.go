@@ -111,6 +111,11 @@ func (c *serveCommand) check() error {
 			errs = append(errs, fmt.Errorf("--%s ≥ %v fails: %v", f.name, minWork, f.value))
 		}
 	}
+	if len(errs) == 0 {
+		if err := (payments.Config{Deadline: c.Deadline, Margin: c.Margin, AnswerTTL: c.AnswerTTL}).Validate(); err != nil {
+			errs = append(errs, inFlags(err))
+		}
+	}
 	for _, n := range []struct {
 		name  string
 		value int

@@ -3,12 +3,16 @@ package main
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
+
+	"github.com/retryproof/retryproof/httpkey"
+	pushemulator "github.com/retryproof/retryproof/push/emulator"
 )
 
 // tokenList maps bearer tokens to callers. It holds digests, so that a dump of
@@ -41,19 +45,46 @@ func readTokens(flag, path string) (tokenList, error) {
 	if err != nil {
 		return tokenList{}, misuse{fmt.Errorf("--%s: %w", flag, err)}
 	}
-	var pairs map[string]string
-	if err := json.Unmarshal(text, &pairs); err != nil {
-		return tokenList{}, misuse{fmt.Errorf(`--%s: %s is not a JSON object of "token": "%s"`, flag, path, tokenNames[flag])}
+	list, err := parseTokens(text, tokenNames[flag])
+	if err != nil {
+		return tokenList{}, misuse{fmt.Errorf("--%s %s: %w", flag, path, err)}
+	}
+	return list, nil
+}
+
+// The shortest token, and the longest name: that of the push provider's addresses,
+// which are callers.
+const (
+	minToken = 16
+	maxName  = pushemulator.MaxToBytes
+)
+
+// parseTokens reads {"token": "name", …}. It refuses what would silently mean something
+// else, or would be refused later, at each request: a token that comes twice, one that
+// no Authorization header can carry, a name that no store can keep. Its errors show no
+// token.
+func parseTokens(text []byte, name string) (tokenList, error) {
+	members, err := httpkey.ObjectMembers(text)
+	if err != nil {
+		return tokenList{}, fmt.Errorf(`it is not a JSON object of "token": "%s" with each token once`, name)
 	}
 	var list tokenList
-	for token, caller := range pairs {
-		if len(token) < 16 || caller == "" {
-			return tokenList{}, misuse{fmt.Errorf("--%s: every token needs 16 bytes or more, and a %s", flag, tokenNames[flag])}
+	for i, m := range members {
+		caller, ok := m.Text()
+		switch {
+		case !ok:
+			return tokenList{}, fmt.Errorf(`it is not a JSON object of "token": "%s": member %d has no text`, name, i+1)
+		case len(m.Name) < minToken:
+			return tokenList{}, fmt.Errorf("every token needs %d bytes or more, and a %s: token %d is shorter", minToken, name, i+1)
+		case strings.ContainsFunc(m.Name, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+			return tokenList{}, fmt.Errorf("token %d has a blank or a character that is not visible ASCII: no request could carry it", i+1)
+		case caller == "" || len(caller) > maxName || strings.ContainsFunc(caller, unicode.IsControl):
+			return tokenList{}, fmt.Errorf("every token needs a %s of 1 to %d bytes without control characters: that of token %d is not", name, maxName, i+1)
 		}
-		list.entries = append(list.entries, tokenEntry{sha256.Sum256([]byte(token)), caller})
+		list.entries = append(list.entries, tokenEntry{sha256.Sum256([]byte(m.Name)), caller})
 	}
 	if len(list.entries) == 0 {
-		return tokenList{}, misuse{fmt.Errorf("--%s: %s lists no token", flag, path)}
+		return tokenList{}, errors.New("it lists no token")
 	}
 	return list, nil
 }
