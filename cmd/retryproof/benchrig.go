@@ -44,12 +44,6 @@ func newBenchRig(_ context.Context, store openedStore) (*benchRig, error) {
 	return &benchRig{stores: store.Stores, system: system, run: entropy.Token(entropy.System())}, err
 }
 
-// rawCommit is one row in one transaction, by the store's own client.
-func (b *benchRig) rawCommit(ctx context.Context, client, n int) error {
-	return b.stores.Hops.AddSightings(ctx, []payments.Sighting{{
-		PaymentID: retryproof.Derive("bench", b.run, fmt.Sprint(client), fmt.Sprint(n)), Hop: "bench", What: "rows", N: 1, At: clock.System().Now()}})
-}
-
 // operation returns what to measure, after preparing it for at most fill.
 func (b *benchRig) operation(ctx context.Context, what string, clients int, fill time.Duration) (operation, error) {
 	switch what {
