@@ -269,3 +269,14 @@ func TestAnEffectWithoutATimeGetsTheConsumers(t *testing.T) {
 		t.Errorf("got the time %v, want %v", got, f.clock.Now())
 	}
 }
+
+func TestTheReasonOfALongPanicStillSaysWhere(t *testing.T) {
+	f := newFragile(t)
+	c := f.slowConsumer(func(context.Context, queue.Delivery) (inbox.Apply, error) { panic(strings.Repeat("x", 10_000)) },
+		inbox.Config{MaxAttempts: 1, ParkAfter: time.Nanosecond})
+	f.send("ev_1")
+	f.runFor(c, time.Minute)
+	if got := f.parked(); len(got) != 1 || !strings.Contains(got[0].Reason, "xxx, at inbox_test.") || !strings.Contains(got[0].Reason, "budget_test.go:") {
+		t.Errorf("got %+v, want one that says where it panicked", got)
+	}
+}
