@@ -114,7 +114,7 @@ func (s *System) hops(ctx context.Context, p Payment) ([]Hop, error) {
 		notified = string(intent.State)
 	}
 	table := []Hop{
-		{Hop: hopPhone, ID: "the key in the phone's journal", Guard: "one key per intent, kept until a definite answer", Memory: "until a definite answer"},
+		{Hop: hopPhone, ID: "the key in the phone's journal", Guard: "one key per intent; only a definite no lets it go", Memory: "until it is forgotten there"},
 		{Hop: hopAPI, ID: string(p.ID), Guard: "claim on (endpoint, caller, key), fingerprint compared", Memory: spell(s.config.AnswerTTL) + " after the answer"},
 		{Hop: hopLedger, ID: string(p.ID), Guard: "payment row, unique on (endpoint, caller, key)", Memory: "as long as the payment", State: string(p.State)},
 		{Hop: hopPSP, ID: p.ID.Sub("charge"), Guard: "the PSP's idempotency key; its reference afterwards", Memory: spell(s.config.PSPWindow), State: p.ChargeID},

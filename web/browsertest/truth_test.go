@@ -197,6 +197,7 @@ func TestTheButtonStaysWhereItIs(t *testing.T) {
 		p.click("tap")
 		p.await(settled)
 		see("paid")
+		_, before := p.middle() // as a finger sees it
 		for i := range 6 {
 			n := push.Notification{To: "u1", ReplaceID: fmt.Sprint(width, i), Title: "A title that goes on " + strings.Repeat("and on ", 9), Body: strings.Repeat("words ", 20)}
 			if err := api.phone.Send(t.Context(), n); err != nil {
@@ -205,6 +206,9 @@ func TestTheButtonStaysWhereItIs(t *testing.T) {
 		}
 		p.await(`document.getElementById('notes').textContent.includes('words')`)
 		see("notes")
+		if at, err := evaluate[float64](p, `((r) => r.y + r.height / 2)(document.getElementById('tap').getBoundingClientRect())`); err != nil || at != before {
+			t.Errorf("%d pixels: with new notes the button is at %v on the screen, want %v (%v)", width, at, before, err)
+		}
 		p.click("refund")
 		p.awaitSaid("Refunded")
 		see("refunded")
