@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,31 +25,76 @@ const (
 	// writes nothing.
 	turnSQL = "SELECT id FROM outbox_turn WHERE EXISTS (SELECT FROM outbox WHERE parked_at IS NULL) ORDER BY id FOR UPDATE"
 
-	// claimSQL leases rows from the head of each group on. Each group stops at its first
-	// row that is leased or waits for its time: a row behind that is left, so that no row
-	// overtakes an earlier one of its group. One look in an index for each row that waits:
-	// a join would be planned for the few that the statistics last saw, and 120,000 held
-	// groups would take minutes.
-	claimSQL = `WITH free AS MATERIALIZED (
-	SELECT o.seq FROM outbox o LEFT JOIN LATERAL (
+	// near is how many of the oldest rows a claim looks at one by one. When they do not
+	// give it enough it goes from group to group instead: a merchant whose head cannot
+	// be sent may have any number of rows behind it.
+	near = "greatest(1024, 4 * $4::bigint)"
+
+	// heldSQL finds what a row o waits behind: an earlier row of its group, or the row
+	// itself, that is leased or waits for its time. No row overtakes an earlier one of
+	// its group. It is one look in an index for each row: a join would be planned for
+	// the few that the statistics last saw, and 120,000 held groups would take minutes.
+	heldSQL = `LEFT JOIN LATERAL (
 		SELECT true AS stops FROM outbox h
 		WHERE h.group_key = o.group_key AND h.seq <= o.seq AND h.parked_at IS NULL AND (h.leased_until IS NOT NULL OR h.next_at IS NOT NULL)
 			AND (h.leased_until >= $1::bigint OR h.next_at > $1::bigint)
 		ORDER BY h.seq LIMIT 1
-	) held ON true
-	WHERE o.parked_at IS NULL AND held.stops IS NULL
-	ORDER BY o.seq LIMIT $4::bigint
-), leased AS (
-	UPDATE outbox o SET leased_by = $2::text, leased_until = $3::bigint, attempts = o.attempts + 1
-	FROM free WHERE o.seq = free.seq AND o.parked_at IS NULL
-	RETURNING o.seq, o.event_id, o.type, o.group_key, o.body, o.at, o.attempts
+	) held ON true WHERE held.stops IS NULL ORDER BY o.seq LIMIT $4::bigint`
+
+	// claimSQL leases the oldest free rows and returns their numbers. If they are not
+	// among the oldest rows of all, it steps from group to group in the index, takes the
+	// groups with the oldest free heads, as many as rows may be claimed, and of each as
+	// many rows: the oldest free rows are among those.
+	claimSQL = `WITH RECURSIVE oldest AS MATERIALIZED (
+	SELECT seq, group_key FROM outbox WHERE parked_at IS NULL ORDER BY seq LIMIT ` + near + `
+), close_by AS MATERIALIZED (
+	SELECT o.seq FROM oldest o ` + heldSQL + `
+), enough AS MATERIALIZED (
+	SELECT (SELECT count(*) FROM close_by) >= $4::bigint OR (SELECT count(*) FROM oldest) < ` + near + ` AS yes
+), names AS (
+	(SELECT group_key AS name FROM outbox WHERE parked_at IS NULL AND NOT (SELECT yes FROM enough) ORDER BY group_key LIMIT 1)
+	UNION ALL
+	SELECT n.group_key FROM names CROSS JOIN LATERAL (
+		SELECT group_key FROM outbox WHERE parked_at IS NULL AND group_key > names.name ORDER BY group_key LIMIT 1) n
+), heads AS MATERIALIZED (
+	SELECT h.group_key FROM names CROSS JOIN LATERAL (
+		SELECT seq, group_key, leased_until, next_at FROM outbox WHERE parked_at IS NULL AND group_key = names.name
+		ORDER BY group_key, seq LIMIT 1) h
+	WHERE (h.leased_until IS NULL OR h.leased_until < $1::bigint) AND (h.next_at IS NULL OR h.next_at <= $1::bigint)
+	ORDER BY h.seq LIMIT $4::bigint
+), theirs AS MATERIALIZED (
+	SELECT r.seq, r.group_key FROM heads CROSS JOIN LATERAL (
+		SELECT seq, group_key FROM outbox WHERE parked_at IS NULL AND group_key = heads.group_key
+		ORDER BY group_key, seq LIMIT $4::bigint) r
+), free AS MATERIALIZED (
+	SELECT seq FROM close_by WHERE (SELECT yes FROM enough)
+	UNION ALL
+	(SELECT o.seq FROM theirs o ` + heldSQL + `)
 )
-SELECT seq, event_id, type, group_key, body, at, attempts FROM leased ORDER BY seq`
+UPDATE outbox o SET leased_by = $2::text, leased_until = $3::bigint, attempts = o.attempts + 1
+FROM free WHERE o.seq = free.seq AND o.parked_at IS NULL
+RETURNING o.seq`
+
+	// inOrderSQL makes claimSQL walk along the indexes. The statistics may be from when
+	// the outbox was all but empty, and by them it would sort a whole backlog.
+	inOrderSQL = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+
+	// leasedSQL reads what a claim has leased.
+	leasedSQL = `SELECT seq, event_id, type, group_key, body, at, attempts FROM outbox
+	WHERE seq = ANY ($1) AND leased_by = $2 AND leased_until = $3 ORDER BY seq`
+
+	// turnTimeout bounds the wait for the turn, for callers without a deadline of their
+	// own. Who has the turn does nothing but claim.
+	turnTimeout = 10 * time.Second
 )
 
 // Claim leases rows. Relays take turns, and each reads only once it has its turn: the
 // claim is READ COMMITTED at every Config.Isolation, since a snapshot from before the
 // wait would show the rows as the relay before left them.
+//
+// The rows are read after the commit. While it has the turn the server must never have
+// to wait for a relay: one that is stopped, with more rows on their way to it than the
+// network holds, would stop all of them.
 func (o outboxStore) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, error) {
 	if c.Relay == "" {
 		return nil, record.Invalid("the relay has no token")
@@ -58,18 +104,39 @@ func (o outboxStore) Claim(ctx context.Context, c outbox.Claim) ([]outbox.Row, e
 	}
 	config := o.s.config
 	config.Isolation = pgx.ReadCommitted
+	if config.LockTimeout == 0 || config.LockTimeout > turnTimeout {
+		config.LockTimeout = turnTimeout
+	}
+	var leased []int64
+	until := record.Micros(c.Until)
+	claim := statement{claimSQL, []any{record.Micros(c.Now), c.Relay, until, int64(c.Limit)}, list(&leased, func(row scanner) (seq int64, err error) {
+		err = row.Scan(&seq)
+		return seq, err
+	})}
+	err := o.s.retried(ctx, func() error {
+		return o.s.writeOnce(ctx, config.opening(), []statement{{newTurnSQL, nil, noRows}, {turnSQL, nil, noRows}, {inOrderSQL, nil, noRows}, claim})
+	})
+	if err != nil || len(leased) == 0 {
+		return nil, err
+	}
+	return o.leased(ctx, leased, c.Relay, until)
+}
+
+// leased reads rows that were just leased. If one of them is another relay's already,
+// the lease is over for all of them.
+func (o outboxStore) leased(ctx context.Context, seqs []int64, relay string, until int64) ([]outbox.Row, error) {
 	var out []outbox.Row
-	claim := statement{claimSQL, []any{record.Micros(c.Now), c.Relay, record.Micros(c.Until), int64(c.Limit)}, list(&out, func(row scanner) (outbox.Row, error) {
+	err := o.s.read(ctx, statement{leasedSQL, []any{seqs, relay, until}, list(&out, func(row scanner) (outbox.Row, error) {
 		var r outbox.Row
 		var at sql.NullInt64
 		err := row.Scan(&r.Seq, &r.ID, &r.Type, &r.Group, &r.Body, &at, &r.Attempts)
 		r.At = record.Time(at)
 		return r, err
-	})}
-	err := o.s.retried(ctx, func() error {
-		return o.s.writeOnce(ctx, config.opening(), []statement{{newTurnSQL, nil, noRows}, {turnSQL, nil, noRows}, claim})
-	})
-	return orNothing(out, err)
+	})})
+	if err != nil || len(out) < len(seqs) {
+		return nil, err
+	}
+	return out, nil
 }
 
 // Delete removes sent rows, in one statement.
