@@ -26,6 +26,11 @@
 //     or run the stream with three replicas on machines that do not lose power
 //     together. The server of package embedded syncs every write.
 //
+// A stream that is deleted while processes run is made again, and what it held is lost:
+// Config.Log is told. A message that somebody else wrote into the stream is delivered
+// under an id that names its place ("foreign:STREAM:SEQUENCE"), so that whoever receives
+// it can set it aside and its partition goes on.
+//
 // A crash of a sender leaves Unknown: it sends again with the same id. A crash of
 // a receiver leaves its deliveries to the visibility timeout. A crash of the
 // server may lose the newest acknowledgements, and those messages come again.
@@ -76,8 +81,9 @@ type Config struct {
 	// Domain is the JetStream domain, for a server behind a leaf node. Defaults to
 	// "", the server's own.
 	Domain string
-	// Log is told when finished messages could not be removed from the stream.
-	// Defaults to a logger that writes nothing.
+	// Log is told when finished messages could not be removed from the stream, when the
+	// stream or a consumer was gone and was made again, and of messages that others
+	// wrote into the stream. Defaults to a logger that writes nothing.
 	Log *slog.Logger
 }
 
@@ -157,6 +163,8 @@ type Queue struct {
 	spare  []arrival     // arrived, but more than was asked for
 	wake   chan struct{} // closed when spare or a lane has changed
 	trim   trimmer
+	// restored is when the stream was last looked for.
+	restored time.Time
 }
 
 // Dial connects to the server at url (nats://host:port, several separated by
@@ -209,10 +217,7 @@ func Open(ctx context.Context, nc *natsgo.Conn, cfg Config) (*Queue, error) {
 	}
 	ctx, cancel := bounded(ctx, 2*answerTimeout)
 	defer cancel()
-	if err := q.openStream(ctx); err != nil {
-		return nil, fmt.Errorf("queue/nats: %w", err)
-	}
-	if err := q.openConsumers(ctx); err != nil {
+	if err := q.openAll(ctx); err != nil {
 		return nil, fmt.Errorf("queue/nats: %w", err)
 	}
 	return q, nil

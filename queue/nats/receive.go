@@ -68,6 +68,9 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]queue.Delivery, error
 		q.askAndWait(ctx, p)
 	}
 	q.endPull(p)
+	if p.gone {
+		q.restore(ctx)
+	}
 	if ctx.Err() != nil {
 		q.keep(p.got)
 		return out, nil
@@ -147,6 +150,7 @@ type pull struct {
 	claimed []int
 	got     []arrival
 	err     error
+	gone    bool // a lane's consumer seems to be gone
 }
 
 func (q *Queue) newPull(limit int) (*pull, error) {
@@ -322,7 +326,9 @@ func (q *Queue) take(p *pull, m *natsgo.Msg) {
 		if lane, err := strconv.Atoi(m.Subject[len(p.inbox)+1:]); err == nil {
 			delete(p.open, lane)
 		}
-		// 404: nothing there; 408: the wait is over, or others wait already.
+		// 404: nothing there; 408: the wait is over, or others wait already; 503: no
+		// such consumer; 409: among others, it was deleted.
+		p.gone = p.gone || status == "503" || status == "409"
 		if status != "404" && status != "408" {
 			p.err = fmt.Errorf("pull request: %s %s", status, m.Header.Get("Description"))
 		}
@@ -330,7 +336,6 @@ func (q *Queue) take(p *pull, m *natsgo.Msg) {
 	}
 	a, r, pending, err := q.arrived(m)
 	if err != nil {
-		// Somebody else wrote into the stream. It blocks its partition and is seen.
 		p.err = err
 		return
 	}
@@ -353,8 +358,15 @@ func (q *Queue) arrived(m *natsgo.Msg) (arrival, receipt, uint64, error) {
 	group, err2 := unescape(m.Header.Get(headerGroup))
 	kind, err3 := unescape(m.Header.Get(headerType))
 	number, err4 := strconv.Atoi(strings.TrimPrefix(meta.Consumer, "lane-"))
-	if err1 != nil || err2 != nil || err3 != nil || err4 != nil || id == "" || group == "" || number < 0 || number >= len(q.lanes) {
-		return arrival{}, receipt{}, 0, fmt.Errorf("message %d of stream %s was not sent by this driver", meta.Sequence.Stream, meta.Stream)
+	if err4 != nil || number < 0 || number >= len(q.lanes) {
+		return arrival{}, receipt{}, 0, fmt.Errorf("message %d of stream %s came from consumer %q, which is none of this driver's", meta.Sequence.Stream, meta.Stream, meta.Consumer)
+	}
+	if err1 != nil || err2 != nil || err3 != nil || id == "" || group == "" {
+		// Somebody else wrote into the stream. It is handed out as it is, under its
+		// place: refused here, it would block its partition, and nobody could set it
+		// aside.
+		id, group, kind = fmt.Sprintf("foreign:%s:%d", meta.Stream, meta.Sequence.Stream), m.Subject, ""
+		q.cfg.Log.Warn("a message of the stream was not sent by this driver", "stream", meta.Stream, "sequence", meta.Sequence.Stream, "subject", m.Subject)
 	}
 	r := receipt{lane: number, number: meta.Sequence.Consumer, ack: m.Reply}
 	return arrival{ack: m.Reply, Delivery: queue.Delivery{

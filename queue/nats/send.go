@@ -46,7 +46,16 @@ func (q *Queue) Send(ctx context.Context, m queue.Message) error {
 		return retryproof.Refused(retryproof.CodePermanent,
 			fmt.Sprintf("the body has %d bytes, the whole stream holds %d", len(m.Body), most), err)
 	}
+	if streamIsGone(err) {
+		q.restore(ctx) // for the next try
+	}
 	return sendError(err, len(m.Body), q.nc.MaxPayload())
+}
+
+// streamIsGone reports that the server knows of no stream, or that nobody listens for
+// it. Whether it is really gone is asked before anything is made again.
+func streamIsGone(err error) bool {
+	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, natsgo.ErrNoResponders) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
 // sendError says what a failed publish tells about the message.

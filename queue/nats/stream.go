@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -28,23 +29,24 @@ func (c Config) streamConfig() jetstream.StreamConfig {
 	}
 }
 
-func (q *Queue) openStream(ctx context.Context) error {
+// findStream returns the stream, and whether it had to be made.
+func (q *Queue) findStream(ctx context.Context) (s jetstream.Stream, made bool, err error) {
 	want := q.cfg.streamConfig()
-	s, err := q.js.Stream(ctx, want.Name)
+	s, err = q.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		s, err = q.js.CreateStream(ctx, want)
+		made = err == nil
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else was faster
 			s, err = q.js.Stream(ctx, want.Name)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", want.Name, err)
+		return nil, false, fmt.Errorf("stream %s: %w", want.Name, err)
 	}
 	if err := verifyStream(s.CachedInfo().Config, want); err != nil {
-		return fmt.Errorf("stream %s exists with settings that cannot be used:\n%w", want.Name, err)
+		return nil, false, fmt.Errorf("stream %s exists with settings that cannot be used:\n%w", want.Name, err)
 	}
-	q.stream = s
-	return nil
+	return s, made, nil
 }
 
 // verifyStream returns everything in got that would break a promise.
@@ -93,25 +95,79 @@ func (c Config) consumerConfig(lane int) jetstream.ConsumerConfig {
 	}
 }
 
-func (q *Queue) openConsumers(ctx context.Context) error {
+// findConsumer returns the consumer of a lane, and whether it had to be made.
+func (q *Queue) findConsumer(ctx context.Context, s jetstream.Stream, lane int) (c jetstream.Consumer, made bool, err error) {
+	want := q.cfg.consumerConfig(lane)
+	c, err = s.Consumer(ctx, want.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		c, err = s.CreateConsumer(ctx, want)
+		made = err == nil
+		if errors.Is(err, jetstream.ErrConsumerExists) { // somebody else was faster
+			c, err = s.Consumer(ctx, want.Durable)
+		}
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("consumer %s of stream %s: %w", want.Durable, q.cfg.Stream, err)
+	}
+	if err := verifyConsumer(c.CachedInfo().Config, want); err != nil {
+		return nil, false, fmt.Errorf("consumer %s of stream %s exists with settings that cannot be used:\n%w", want.Durable, q.cfg.Stream, err)
+	}
+	return c, made, nil
+}
+
+// openAll finds the stream and its consumers when the queue is opened.
+func (q *Queue) openAll(ctx context.Context) (err error) {
+	if q.stream, _, err = q.findStream(ctx); err != nil {
+		return err
+	}
 	for i := range q.lanes {
-		want := q.cfg.consumerConfig(i)
-		c, err := q.stream.Consumer(ctx, want.Durable)
-		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			c, err = q.stream.CreateConsumer(ctx, want)
-			if errors.Is(err, jetstream.ErrConsumerExists) { // somebody else was faster
-				c, err = q.stream.Consumer(ctx, want.Durable)
-			}
+		if q.lanes[i].consumer, _, err = q.findConsumer(ctx, q.stream, i); err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("consumer %s of stream %s: %w", want.Durable, q.cfg.Stream, err)
-		}
-		if err := verifyConsumer(c.CachedInfo().Config, want); err != nil {
-			return fmt.Errorf("consumer %s of stream %s exists with settings that cannot be used:\n%w", want.Durable, q.cfg.Stream, err)
-		}
-		q.lanes[i].consumer = c
 	}
 	return nil
+}
+
+// restoreEvery is how often, at most, a process looks for a stream that is gone.
+const restoreEvery = time.Second
+
+// restore makes the stream and its consumers again when the server says that they do
+// not exist: somebody deleted them, or the server lost its disk. What the stream held
+// and was not finished is lost, and that is said aloud; without it nothing would be sent
+// or received until every process had been restarted. The handles that are held stay
+// good: they are names.
+func (q *Queue) restore(ctx context.Context) {
+	q.mu.Lock()
+	due := !q.closed && time.Since(q.restored) >= restoreEvery
+	if due {
+		q.restored = time.Now()
+	}
+	q.mu.Unlock()
+	if !due {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	s, made, err := q.findStream(ctx)
+	if made {
+		q.cfg.Log.Error("the stream was gone and was made again: messages that it held and that were not finished are lost", "stream", q.cfg.Stream)
+	}
+	for i := 0; err == nil && i < len(q.lanes); i++ {
+		var again bool
+		if _, again, err = q.findConsumer(ctx, s, i); !again {
+			continue
+		}
+		if !made {
+			q.cfg.Log.Error("a consumer was gone and was made again: the stored messages of its partition are delivered again", "stream", q.cfg.Stream, "consumer", q.cfg.consumerName(i))
+		}
+		q.mu.Lock()
+		l := &q.lanes[i] // its deliveries are counted from 1 again
+		l.number, l.settled, l.dueAt, l.more = 0, false, time.Time{}, false
+		q.mu.Unlock()
+	}
+	if err != nil {
+		q.cfg.Log.Warn("the stream or a consumer seems to be gone, and could not be made again; trying again later", "stream", q.cfg.Stream, "error", err)
+	}
 }
 
 // verifyConsumer returns everything in got that would break a promise.

@@ -19,6 +19,8 @@ type trimmer struct {
 	// removed says, per lane, up to where its messages were removed one subject at a
 	// time, so that this is not asked for again. Only the trim that runs uses it.
 	removed []uint64
+	// created tells a stream that was made again, whose messages count from 1.
+	created time.Time
 }
 
 // trimIfDue trims four times per dedup window. Many processes may do it: a
@@ -52,6 +54,9 @@ func (q *Queue) trimOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !info.Created.Equal(q.trim.created) {
+		q.trim.created, q.trim.removed = info.Created, make([]uint64, len(q.lanes))
+	}
 	first := info.State.FirstSeq
 	upTo, err := q.olderThanWindow(ctx, info)
 	if err != nil || upTo < first {
@@ -75,9 +80,6 @@ func (q *Queue) trimOnce(ctx context.Context) error {
 // trimLanes removes what is finished behind the first message that is not. It is
 // lane by lane, since one merchant's bad message must not fill the disk of all.
 func (q *Queue) trimLanes(ctx context.Context, floor uint64, finished []uint64) error {
-	if q.trim.removed == nil {
-		q.trim.removed = make([]uint64, len(q.lanes))
-	}
 	for i, upTo := range finished {
 		if upTo <= max(floor, q.trim.removed[i]) {
 			continue

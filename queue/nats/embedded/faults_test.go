@@ -156,25 +156,6 @@ func TestSendWhoseAnswerIsLostIsUnknown(t *testing.T) {
 	}
 }
 
-func TestSendToADeletedStreamIsNotDone(t *testing.T) {
-	t.Parallel()
-	srv := start(t, embedded.Config{Dir: t.TempDir()})
-	q := dial(t, srv, nats.Config{})
-	js, err := jetstream.New(connect(t, srv))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.DeleteStream(t.Context(), "RETRYPROOF_EVENTS"); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := retryproof.OutcomeOf(q.Send(t.Context(), message("m1", "g"))), retryproof.NotDone; got != want {
-		t.Errorf("Send: got %v, want %v", got, want)
-	}
-	if _, err := q.Receive(t.Context(), 1); retryproof.CodeOf(err) != retryproof.CodeUnavailable {
-		t.Errorf("Receive: got %v, want code %q", err, retryproof.CodeUnavailable)
-	}
-}
-
 func TestOpenRefusesAStreamThatBreaksPromisesAndNamesAll(t *testing.T) {
 	t.Parallel()
 	srv := start(t, embedded.Config{Dir: t.TempDir()})
@@ -252,23 +233,6 @@ func TestTwoProcessesShareTheWorkAndKeepTheOrder(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("order: got %q, want %q", got, want)
 	}
-}
-
-func TestForeignMessageIsAnErrorThatIsSeen(t *testing.T) {
-	t.Parallel()
-	srv := start(t, embedded.Config{Dir: t.TempDir()})
-	q := dial(t, srv, nats.Config{})
-	nc := connect(t, srv)
-	if err := nc.Publish("retryproof.events.stranger", []byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the error", func() bool {
-		_, err := q.Receive(t.Context(), 10)
-		return err != nil && strings.Contains(err.Error(), "was not sent by this driver")
-	})
 }
 
 func TestReceiptOfAnotherQueueIsRefused(t *testing.T) {
