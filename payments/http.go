@@ -79,15 +79,16 @@ func publicState(state effect.State) string {
 	return "PROCESSING"
 }
 
-// paymentBody is the answer about one payment.
+// paymentBody is the answer about one payment. A key that was voided before an order
+// came with it has none, and says nothing of one.
 type paymentBody struct {
 	ID            retryproof.ID `json:"id"`
 	State         string        `json:"state"`
-	Amount        int64         `json:"amount"`
-	Currency      string        `json:"currency"`
-	OrderID       string        `json:"order_id"`
-	MerchantID    string        `json:"merchant_id"`
-	PaymentMethod string        `json:"payment_method"`
+	Amount        int64         `json:"amount,omitempty"`
+	Currency      string        `json:"currency,omitempty"`
+	OrderID       string        `json:"order_id,omitempty"`
+	MerchantID    string        `json:"merchant_id,omitempty"`
+	PaymentMethod string        `json:"payment_method,omitempty"`
 	DeclineCode   string        `json:"decline_code,omitempty"`
 }
 
@@ -180,7 +181,7 @@ func (s *System) balance(w http.ResponseWriter, r *http.Request) {
 		writeError(w, invalid("currency must be three capital letters (ISO 4217)"))
 		return
 	}
-	if err := (Order{OrderID: "-", Method: "-", Amount: 1, Currency: currency, MerchantID: merchant}).check(s.config.Merchants); err != nil {
+	if err := (Order{OrderID: "-", Method: "-", Amount: 1, Currency: currency, MerchantID: merchant}).check(s.config.Merchants); err != nil || !isText(merchant) {
 		writeError(w, retryproof.Refused(retryproof.CodeNotFound, "there is no such merchant", nil))
 		return
 	}

@@ -229,13 +229,14 @@ func (s *System) refundFailed(r Refund, o RefundOutcome) effect.Finish {
 	return effect.Finish{State: effect.Failed, Answer: renderRefund(r), Row: o}
 }
 
-// refundBody is the answer about one refund.
+// refundBody is the answer about one refund; amount and currency are left out of one
+// whose key was voided before they came with it.
 type refundBody struct {
 	ID          retryproof.ID `json:"id"`
 	PaymentID   retryproof.ID `json:"payment_id"`
 	State       string        `json:"state"`
-	Amount      int64         `json:"amount"`
-	Currency    string        `json:"currency"`
+	Amount      int64         `json:"amount,omitempty"`
+	Currency    string        `json:"currency,omitempty"`
 	FailureCode string        `json:"failure_code,omitempty"`
 }
 

@@ -34,6 +34,14 @@ func appendMember(b []byte, name, value string) []byte {
 	return appendText(b, value)
 }
 
+// appendGiven leaves an empty member out.
+func appendGiven(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	return appendMember(b, name, value)
+}
+
 func appendAmount(b []byte, amount int64) []byte {
 	return strconv.AppendInt(append(b, `,"amount":`...), amount, 10)
 }
@@ -43,14 +51,14 @@ func textOf(p Payment) []byte {
 	b := make([]byte, 0, 320)
 	b = appendText(append(b, `{"id":`...), string(p.ID))
 	b = appendMember(b, "state", publicState(p.State))
-	b = appendAmount(b, p.Amount)
-	b = appendMember(b, "currency", p.Currency)
-	b = appendMember(b, "order_id", p.OrderID)
-	b = appendMember(b, "merchant_id", p.MerchantID)
-	b = appendMember(b, "payment_method", p.Method)
-	if p.DeclineCode != "" {
-		b = appendMember(b, "decline_code", p.DeclineCode)
+	if p.Amount != 0 {
+		b = appendAmount(b, p.Amount)
 	}
+	b = appendGiven(b, "currency", p.Currency)
+	b = appendGiven(b, "order_id", p.OrderID)
+	b = appendGiven(b, "merchant_id", p.MerchantID)
+	b = appendGiven(b, "payment_method", p.Method)
+	b = appendGiven(b, "decline_code", p.DeclineCode)
 	return append(b, '}', '\n')
 }
 
@@ -60,11 +68,11 @@ func textOfRefund(r Refund) []byte {
 	b = appendText(append(b, `{"id":`...), string(r.ID))
 	b = appendMember(b, "payment_id", string(r.PaymentID))
 	b = appendMember(b, "state", publicState(r.State))
-	b = appendAmount(b, r.Amount)
-	b = appendMember(b, "currency", r.Currency)
-	if r.FailureCode != "" {
-		b = appendMember(b, "failure_code", r.FailureCode)
+	if r.Amount != 0 {
+		b = appendAmount(b, r.Amount)
 	}
+	b = appendGiven(b, "currency", r.Currency)
+	b = appendGiven(b, "failure_code", r.FailureCode)
 	return append(b, '}', '\n')
 }
 

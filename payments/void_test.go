@@ -142,3 +142,29 @@ func TestAnOriginalAndAQuestionAtOnce(t *testing.T) {
 	}
 	t.Logf("%d of %d were voided", voided, rounds)
 }
+
+// A key that was voided before an order came with it says nothing of an order, whoever
+// asks.
+func TestAVoidedKeyHasNoOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withOperators)
+	want(t, w.ask(keyK1), http.StatusOK, "")
+	id := string(idOf("u1", keyK1))
+	if got := w.get("/payments/" + id); got.status != http.StatusOK || got.body != `{"id":"`+id+`","state":"VOID"}`+"\n" {
+		t.Errorf("got %d %s, want the id and VOID", got.status, got.body)
+	}
+	got := w.asOperator(ask{method: http.MethodGet, path: operatorPath()})
+	if got.status != http.StatusOK || strings.Contains(got.body, `"amount"`) || strings.Contains(got.body, `"order_id"`) || !strings.Contains(got.body, `"state":"VOID"`) {
+		t.Errorf("an operator: got %d %s, want no order", got.status, got.body)
+	}
+}
+
+func TestABalanceIsOfANameThatAMerchantCanHave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for path, status := range map[string]int{"a%2fb": http.StatusOK, "%ff": http.StatusNotFound, "a%00b": http.StatusNotFound, strings.Repeat("m", 201): http.StatusNotFound} {
+		if got := w.get("/merchants/" + path + "/balance"); got.status != status {
+			t.Errorf("%s: got %d %s, want %d", path, got.status, got.body, status)
+		}
+	}
+}
