@@ -35,7 +35,14 @@ func TestMisuseIsOneLineWithAHint(t *testing.T) {
 		args []string
 		hint string
 	}{
+		{nil, "--help lists the commands"},
 		{[]string{"pay"}, "--help lists the commands"},
+		{[]string{"serve", "--listen"}, "--listen: it needs a value"},
+		{serve("--workers", "0", "--relays", "-3", "--answer-ttl", "1s"), "1s < 5s + 1s: an answer would expire while its own request can still be repeated by a takeover; --workers 0 must be 1 to 1000; --relays -3"},
+		{serve("--workers", "100000000"), "--workers 100000000 must be 1 to 1000"},
+		{serve("--deadline", "1ns"), "--deadline ≥ 100ms fails: 1ns"},
+		{serve("--margin", "99ms"), "--margin ≥ 100ms fails: 99ms"},
+		{serve("--psp", "http://u:hunter2@x"), "must have no user"},
 		{[]string{"serve", "--colour"}, "COMMAND --help"},
 		{[]string{"serve", "--log-level", "loud"}, "debug"},
 		{[]string{"audit"}, "--store"},
@@ -70,6 +77,7 @@ func TestMisuseIsOneLineWithAHint(t *testing.T) {
 		{serve("--stamp-header=X-Request-Start"), "--stamp-header without --trusted-proxies"},
 		{serve("--operators", file("operators", `{"hunter2":"alice"}`)), "16 bytes"},
 		{serve("--tokens", filepath.Join(dir, "nothing")), "nothing"},
+		{serve("--tokens", file("twice", `{"0123456789abcdef":"u1","0123456789abcdef":"u2"}`)), "each token once"},
 		{serve("--tokens", file("list", `["a"]`)), "JSON object"},
 		{serve("--tokens", file("empty", `{}`)), "no token"},
 		{serve("--tokens", file("short", `{"hunter2":"u1"}`)), "16 bytes"},
@@ -91,7 +99,7 @@ func TestMisuseIsOneLineWithAHint(t *testing.T) {
 
 func TestHelpIsNoMisuse(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{nil, {"--help"}, {"serve", "--help"}, {"bench", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"bench", "--help"}} {
 		code, stdout, stderr := runHere(t, args...)
 		if code != exitOK || !strings.Contains(stdout, "Usage:") || stderr != "" {
 			t.Errorf("%v: got %d, %q, %q, want the help and 0", args, code, stdout, stderr)
