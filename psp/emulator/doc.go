@@ -22,12 +22,16 @@
 // # What it does not promise
 //
 //   - Anything of Stripe that is not listed here. An endpoint or a parameter that
-//     it does not know is refused, never ignored.
+//     it does not know is refused. Some that it knows change nothing here: off_session,
+//     error_on_requires_action, return_url, receipt_email, statement_descriptor_suffix,
+//     automatic_payment_methods and payment_method_types are accepted, part of the key's
+//     parameters, and ignored, since no card here needs its owner; expand is, on refunds.
 //   - Order of webhooks, or that a webhook comes once.
 //   - That search shows a charge at once: [Config].SearchLag.
 //   - That a refund that has succeeded stays so: a bank may send the money back
 //     ([FailLater]), as after Stripe's test card 4000000000005126.
-//   - Faults and request counts live in memory and die with the process.
+//   - Faults, request counts and the numbers of requests live in memory and die with the
+//     process; the numbers start again at req_1.
 //
 // # What a crash leaves behind
 //

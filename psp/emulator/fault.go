@@ -218,6 +218,9 @@ func ParseFaults(b []byte) ([]Fault, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("emulator: there is something behind the list of faults")
 	}
+	if list == nil {
+		return nil, errors.New("emulator: faults must be a JSON list, not null")
+	}
 	out := make([]Fault, 0, len(list))
 	for i, j := range list {
 		f := Fault{Operation: j.Operation, Do: j.Do, Always: j.Always, When: j.When, DeclineCode: j.DeclineCode}

@@ -231,5 +231,12 @@ func listRefunds(c *Core, k *call, now time.Time) ([]byte, *failure) {
 			found = append(found, n)
 		}
 	}
-	return page(k, found, "refund", func(id string) any { return c.refunds[id].render(now) })
+	numberOf := func(id string) (int64, bool) {
+		r := c.refunds[id]
+		if r == nil {
+			return 0, false
+		}
+		return r.Seq, true
+	}
+	return page(k, found, "refund", numberOf, func(id string) any { return c.refunds[id].render(now) })
 }

@@ -128,11 +128,19 @@ func listIntents(c *Core, k *call, now time.Time) ([]byte, *failure) {
 			found = append(found, n)
 		}
 	}
-	return page(k, found, "payment_intent", func(id string) any { return c.intents[id].render(now, k.form.wantsCharge()) })
+	numberOf := func(id string) (int64, bool) {
+		i := c.intents[id]
+		if i == nil {
+			return 0, false
+		}
+		return i.Seq, true
+	}
+	return page(k, found, "payment_intent", numberOf, func(id string) any { return c.intents[id].render(now, k.form.wantsCharge()) })
 }
 
-// page renders one page of a listing, newest first. found is oldest first.
-func page(k *call, found []numbered, kind string, render func(id string) any) ([]byte, *failure) {
+// page renders one page of a listing, newest first. found is oldest first. A cursor is
+// any object that there is, numberOf its place, also one that the filters leave out.
+func page(k *call, found []numbered, kind string, numberOf func(id string) (int64, bool), render func(id string) any) ([]byte, *failure) {
 	limit, fail := k.form.limit()
 	if fail != nil {
 		return nil, fail
@@ -144,15 +152,23 @@ func page(k *call, found []numbered, kind string, render func(id string) any) ([
 	}
 	more := false
 	if cursor := after + before; cursor != "" {
-		at := slices.IndexFunc(found, func(n numbered) bool { return n.id == cursor })
-		if at < 0 {
-			return nil, missing(kind, cursor, "starting_after")
+		seq, ok := numberOf(cursor)
+		if !ok {
+			param := "starting_after"
+			if before != "" {
+				param = "ending_before"
+			}
+			return nil, missing(kind, cursor, param)
+		}
+		newer := slices.IndexFunc(found, func(n numbered) bool { return n.seq <= seq }) // how many there are
+		if newer < 0 {
+			newer = len(found)
 		}
 		if before != "" {
-			from := max(0, at-limit)
-			found, more = found[from:at], from > 0
+			from := max(0, newer-limit)
+			found, more = found[from:newer], from > 0
 		} else {
-			found = found[at+1:]
+			found = slices.DeleteFunc(found[newer:], func(n numbered) bool { return n.seq == seq })
 		}
 	}
 	if len(found) > limit {
