@@ -150,7 +150,9 @@ type Config struct {
 	// ResolveEvery is the pause between two looks for what is due. Defaults to
 	// 500 ms.
 	ResolveEvery time.Duration
-	// ResolveRate bounds the resolver's questions a second. Defaults to 5.
+	// ResolveRate bounds a resolver's questions a second. The one of payments and the one
+	// of refunds each have it, in every process: three processes may ask six times as
+	// often. Defaults to 5.
 	ResolveRate float64
 	// PSPRate is how many requests a second the PSP takes at one endpoint; ResolveRate
 	// must leave most of it to live payments. Defaults to 25 (Stripe's default;
