@@ -24,7 +24,7 @@ type Attempt struct {
 	adopted  bool // claim and guard were an earlier owner's
 	tookOver bool // … who may have run
 	begun    atomic.Bool
-	within   atomic.Pointer[Settle]   // what a transaction of the caller's was given; see FinishWith
+	within   atomic.Pointer[handed]   // what a transaction of the caller's was given; see FinishWith
 	ended    atomic.Pointer[Decision] // how, once it is
 }
 
@@ -187,8 +187,11 @@ func (a *Attempt) end(ctx context.Context, s Settle) (Decision, error) {
 		if _, before := a.Ended(); !before {
 			a.engine.saw(SawSettled, a.request)
 		}
-		if own := a.within.Load(); own != nil && own.To == g.State {
-			d.Verdict, d.State, d.Answer = Replay, g.State, own.Claim.Answer
+		if own := a.within.Load(); own != nil && own.settle.To == g.State {
+			if !own.completed {
+				_, _ = a.engine.store.Complete(ctx, *own.settle.Claim) // else it goes stale
+			}
+			d.Verdict, d.State, d.Answer = Replay, g.State, own.settle.Claim.Answer
 		} else if d, err = a.fromRecord(ctx); err != nil {
 			return Decision{}, err
 		}

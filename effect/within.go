@@ -10,6 +10,12 @@ import (
 // errMovedBefore is the cause of FinishWith's error when the guard did not move.
 var errMovedBefore = errors.New("the guard was moved before")
 
+// handed is an outcome that a transaction of the caller's was given.
+type handed struct {
+	settle    Settle
+	completed bool // the claim goes with it; false when the key store is another database
+}
+
 // FinishWith gives an outcome to a transaction of the caller's, whose settle it
 // calls, so that the guard, the claim's answer and the caller's own rows commit
 // together. The Finish methods of the drivers' transactions call it; see store/sqlite,
@@ -33,7 +39,7 @@ func (a *Attempt) FinishWith(ctx context.Context, f Finish, settle func(context.
 	if _, ended := a.Ended(); ended {
 		return retryproof.Refused(retryproof.CodeInvalid, "the attempt has ended", nil)
 	}
-	a.within.Store(&s)
+	a.within.CompareAndSwap(nil, &handed{}) // from now on the record says how it ended
 	out, err := settle(ctx, s)
 	if err != nil {
 		return err
@@ -42,6 +48,7 @@ func (a *Attempt) FinishWith(ctx context.Context, f Finish, settle func(context.
 		return &retryproof.Error{Code: retryproof.CodeMoved, Err: errMovedBefore,
 			Message: "the effect is another attempt's by now, or is recorded", Hint: "roll the transaction back; the record has the answer"}
 	}
+	a.within.Store(&handed{settle: s, completed: out.Completed}) // the last that moved it is the one that can commit
 	return nil
 }
 

@@ -241,7 +241,11 @@ func (x *keyed) end(ctx context.Context, a *effect.Attempt, state *exchange, rec
 	case how == EndSucceeded || how == EndFailed:
 		f := x.final(how, rec.answer())
 		until := x.answerEnd(x.m.engine.Config().Clock.Now())
-		if d, err = a.Finish(ctx, f); err == nil && d.Answer != nil && d.Claim == nil {
+		if d, err = a.Finish(ctx, f); err == nil && a.Within() {
+			x.answerSettled(d, rec) // the handler's transaction recorded the answer, if it committed
+			return
+		}
+		if err == nil && d.Answer != nil && d.Claim == nil {
 			x.expires(rec, until)
 			rec.send()
 			return

@@ -196,6 +196,13 @@ func (tx *Tx) Apply(ctx context.Context, a inbox.Apply) (first bool, err error) 
 	return true, nil
 }
 
+// Finish ends an attempt of the generic table in this transaction: its outcome, its
+// answer and what else the transaction writes happen together, or none of them. Return
+// its error from fn, so that nothing does; see [effect.Attempt.FinishWith].
+func (tx *Tx) Finish(ctx context.Context, a *effect.Attempt, f effect.Finish) error {
+	return a.FinishWith(ctx, f, tx.Settle)
+}
+
 // Settle moves a guard of the generic table, and writes what goes with the move,
 // as a part of this transaction. The result is what will be there after the
 // commit, without Completed. A guard can be settled once per transaction.

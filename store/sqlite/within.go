@@ -103,7 +103,17 @@ func (t Tx) Intend(ctx context.Context, i notify.Intent) error {
 	return notDone(insertIntent(ctx, t.q, i))
 }
 
-// Settle is effect.Store's Settle on the generic guards.
+// Finish ends an attempt of the generic guards in this transaction: its outcome, its
+// answer and your rows commit together, or none of them. When it returns an error roll
+// back: with CodeMoved another owner has taken the effect over, or an earlier transaction
+// of this attempt has committed. Return the error from the run or the handler, which is
+// then answered from the record; see [effect.Attempt.FinishWith].
+func (t Tx) Finish(ctx context.Context, a *effect.Attempt, f effect.Finish) error {
+	return a.FinishWith(ctx, f, t.Settle)
+}
+
+// Settle is effect.Store's Settle on the generic guards. An owner uses [Tx.Finish]: a
+// Settle that did not move is no error, and yours must not commit then.
 func (t Tx) Settle(ctx context.Context, s effect.Settle) (effect.Settled, error) {
 	return t.settle(ctx, record.Guards, s)
 }

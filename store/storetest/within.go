@@ -17,6 +17,8 @@ type Tx interface {
 	Publish(ctx context.Context, e retryproof.Event) error
 	// Once notes a message and reports whether it is the first of its key.
 	Once(ctx context.Context, k retryproof.InboxKey, now time.Time) (first bool, err error)
+	// Finish ends an attempt of the generic guards.
+	Finish(ctx context.Context, a *effect.Attempt, f effect.Finish) error
 	// SettlePayment and SettleRefund move a guard of the table.
 	SettlePayment(ctx context.Context, m effect.Settle) (effect.Settled, error)
 	SettleRefund(ctx context.Context, m effect.Settle) (effect.Settled, error)
@@ -34,6 +36,9 @@ func withinCases(tr Traits) []testCase {
 		{"DuplicateLeavesTheTransactionUsable", withinDuplicate},
 		{"SlowTransactionIsNotSkipped", withinSlow},
 		{"SettlementInATransactionIsAllOrNothing", withinSettles},
+	}
+	if !tr.NoEffects {
+		cases = append(cases, testCase{"FinishInATransactionCommitsWithIt", withinFinish}, testCase{"LateOwnersTransactionIsRefused", withinLate})
 	}
 	if !tr.NoRefunds {
 		cases = append(cases, testCase{"RefundThatFailsInATransactionGivesBackWithIt", withinRefund})
