@@ -120,7 +120,8 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("effect: Rerun is %d, must be RerunNever, RerunPending or RerunAlways", c.Rerun))
 	}
 	if c.AnswerTTL < c.Deadline+c.Margin {
-		errs = append(errs, fmt.Errorf("effect: AnswerTTL ≥ Deadline + Margin fails: %v < %v + %v: an answer would expire while its own request can still be repeated by a takeover", c.AnswerTTL, c.Deadline, c.Margin))
+		errs = append(errs, fmt.Errorf("effect: AnswerTTL ≥ Deadline + Margin fails: %v < %v + %v: an answer would expire while its own request "+
+			"can still be repeated by a takeover", c.AnswerTTL, c.Deadline, c.Margin))
 	}
 	return errors.Join(errs...)
 }
