@@ -12,7 +12,7 @@ import (
 	"github.com/retryproof/retryproof"
 )
 
-// maxJSONDepth is how deep arrays and objects may nest.
+// maxJSONDepth is how many arrays and objects a value may be inside of.
 const maxJSONDepth = 128
 
 // maxExponent bounds the exponent of a number, so that two exponents can be
@@ -31,8 +31,8 @@ const maxExponent = 1_000_000_000
 //
 // Refused, as NotDone with retryproof.CodeInvalid: bytes that are not UTF-8,
 // escapes of lone surrogates, a member name that occurs twice in one object,
-// anything that RFC 8259 does not allow, a byte order mark, more than 128
-// levels, and exponents beyond ±10⁹.
+// anything that RFC 8259 does not allow, a byte order mark, a value inside more
+// than 128 arrays and objects, and exponents beyond ±10⁹.
 //
 // Members named in ignore are left out: a plain name is a member of the
 // outermost object, "/a/b" (RFC 6901) one further inside, through objects only.
@@ -106,9 +106,11 @@ func (c *canonicalizer) whole() error {
 	return nil
 }
 
-// member is one member of an object: out[from:to] is `"name":value`.
+// member is one member of an object: out[from:to] is `"name":value`. Of one that is
+// ignored nothing is written; its name still counts as seen.
 type member struct {
 	name     string
+	ignored  bool
 	from, to int
 }
 
@@ -222,27 +224,10 @@ func (c *canonicalizer) object(depth int, path string) error {
 
 // member reads one member and writes it, unless it is ignored.
 func (c *canonicalizer) member(depth int, path string, start int, members *[]member) error {
-	c.space()
-	if c.peek() != '"' {
-		return c.bad("a member name in quotes is expected")
-	}
-	from := c.at + 1
-	text, err := c.text()
+	name, err := c.memberName()
 	if err != nil {
 		return err
 	}
-	name := ""
-	if plain := c.src[from : c.at-1]; len(plain) == len(text) { // an escape is longer than what it says
-		name = plain
-	} else {
-		name = string(text)
-	}
-	c.space()
-	if c.peek() != ':' {
-		return c.bad("':' is expected after a member name")
-	}
-	c.at++
-	c.space()
 	before := len(c.out)
 	if before > start {
 		c.out = append(c.out, ',')
@@ -260,13 +245,36 @@ func (c *canonicalizer) member(depth int, path string, start int, members *[]mem
 	if c.keep && depth == 0 {
 		c.kept = append(c.kept, Member{name, c.in[value:c.at:c.at]})
 	}
-	if slices.Contains(c.ignore, below) {
-		c.out = c.out[:before]
-		m.from = 0 // nothing written; the name still counts as seen
+	if m.ignored = slices.Contains(c.ignore, below); m.ignored {
+		c.out = c.out[:before] // its comma too
 	}
-	m.to = max(len(c.out), m.from)
+	m.to = len(c.out)
 	*members = append(*members, m)
 	return nil
+}
+
+// memberName reads a member's name and what is between it and the value.
+func (c *canonicalizer) memberName() (string, error) {
+	c.space()
+	if c.peek() != '"' {
+		return "", c.bad("a member name in quotes is expected")
+	}
+	from := c.at + 1
+	text, err := c.text()
+	if err != nil {
+		return "", err
+	}
+	name := c.src[from : c.at-1]
+	if len(name) != len(text) { // an escape is longer than what it says
+		name = string(text)
+	}
+	c.space()
+	if c.peek() != ':' {
+		return "", c.bad("':' is expected after a member name")
+	}
+	c.at++
+	c.space()
+	return name, nil
 }
 
 // sort puts the members that were written from start on in order, and refuses a
@@ -288,7 +296,7 @@ func (c *canonicalizer) sort(start int, members []member) error {
 	written := slices.Clone(c.out[start:])
 	c.out = c.out[:start]
 	for _, m := range members {
-		if m.from == 0 {
+		if m.ignored {
 			continue
 		}
 		if len(c.out) > start {

@@ -201,6 +201,19 @@ func TestCanonicalJSON(t *testing.T) {
 	}
 }
 
+func TestJSONMayNestExactlyToItsLimit(t *testing.T) {
+	t.Parallel()
+	const limit = 128
+	for _, pair := range [][2]string{{"[", "]"}, {`{"a":`, "}"}} {
+		for levels, want := range map[int]retryproof.Code{limit: "", limit + 1: retryproof.CodeInvalid} {
+			text := strings.Repeat(pair[0], levels) + "1" + strings.Repeat(pair[1], levels)
+			if _, err := httpkey.CanonicalJSON([]byte(text)); retryproof.CodeOf(err) != want {
+				t.Errorf("%d of %s: got %v, want %q", levels, pair[0], err, want)
+			}
+		}
+	}
+}
+
 func TestIgnoredMembersDoNotCount(t *testing.T) {
 	t.Parallel()
 	const in = `{"sent_at":1,"a":{"x":1,"sent_at":2,"y":3},"list":[{"sent_at":4}],"m/n":5,"z":6}`
