@@ -27,16 +27,15 @@ type Posting struct {
 	Ref string
 }
 
-// Check reports the first thing that is wrong with the postings of one call: an
-// field that is empty or longer than retryproof.MaxIDBytes, a zero amount, a ref and account that occur twice (a ref's entry
-// names an account once), an overflow, or a ref whose postings do not sum to zero
-// in each currency.
+// Check reports the first thing that is wrong with the postings of one call: a field
+// that is empty or longer than retryproof.MaxIDBytes, a zero amount, a ref and account
+// that occur twice (a ref's entry names an account once), an overflow, or a ref whose
+// postings do not sum to zero in each currency. All of it is NotDone with CodeInvalid.
 func Check(postings []Posting) error {
-	type total struct {
-		ref, currency string
-		sum           int64
-	}
-	var totals []total
+	type line struct{ ref, account string }
+	type total struct{ ref, currency string }
+	seen := make(map[line]bool, len(postings))
+	sums := make(map[total]int64, len(postings))
 	for i, p := range postings {
 		if p.Account == "" || p.Currency == "" || p.Ref == "" || p.Amount == 0 {
 			return invalid(fmt.Sprintf("posting %d lacks an account, a currency, a ref or an amount", i))
@@ -44,29 +43,20 @@ func Check(postings []Posting) error {
 		if err := retryproof.CheckIDs("an account, a currency or a ref of the postings", p.Account, p.Currency, p.Ref); err != nil {
 			return err
 		}
-		for _, q := range postings[:i] {
-			if q.Ref == p.Ref && q.Account == p.Account {
-				return invalid(fmt.Sprintf("posting %d repeats the ref and the account of another", i))
-			}
+		if seen[line{p.Ref, p.Account}] {
+			return invalid(fmt.Sprintf("posting %d repeats the ref and the account of another", i))
 		}
-		at := -1
-		for j := range totals {
-			if totals[j].ref == p.Ref && totals[j].currency == p.Currency {
-				at = j
-			}
-		}
-		if at < 0 {
-			totals, at = append(totals, total{ref: p.Ref, currency: p.Currency}), len(totals)
-		}
-		sum := totals[at].sum + p.Amount
-		if (sum > totals[at].sum) != (p.Amount > 0) {
+		seen[line{p.Ref, p.Account}] = true
+		before := sums[total{p.Ref, p.Currency}]
+		sum := before + p.Amount
+		if (sum > before) != (p.Amount > 0) {
 			return invalid("the postings overflow")
 		}
-		totals[at].sum = sum
+		sums[total{p.Ref, p.Currency}] = sum
 	}
-	for _, t := range totals {
-		if t.sum != 0 {
-			return invalid(fmt.Sprintf("the postings of one ref in %s sum to %d, not to 0", t.currency, t.sum))
+	for _, p := range postings {
+		if sum := sums[total{p.Ref, p.Currency}]; sum != 0 {
+			return invalid(fmt.Sprintf("the postings of one ref in %s sum to %d, not to 0", p.Currency, sum))
 		}
 	}
 	return nil
