@@ -95,3 +95,13 @@ func TestConfigIsCheckedWithItsFormulas(t *testing.T) {
 		}
 	}
 }
+
+func TestNothingSentIsNothingToDelete(t *testing.T) {
+	b := newBench(t)
+	b.insert("m1", "e1")
+	b.queue = func(context.Context, queue.Message) error { return errCut }
+	_, _ = b.relay(outbox.Config{}).RunOnce(context.Background())
+	if len(b.store.deletes) != 0 {
+		t.Errorf("got deletes of %q, want none", b.store.deletes)
+	}
+}
