@@ -28,6 +28,9 @@ type Store interface {
 	// It returns what is now there. A caller that finds its own token in both
 	// may run.
 	//
+	// A scope has one guard. When step 2, of a void too, meets a guard of the scope
+	// with another id, nothing is written and the error is NotDone with CodeInvalid.
+	//
 	// With b.Void it records the opposite, that the effect must never run:
 	//  1. a VOID guard is inserted if there is none, without a fingerprint and a row,
 	//     settled by b.Owner;
@@ -80,7 +83,8 @@ type Begin struct {
 //     to ClaimFrom and be stale, or be a pointer that belongs to ClaimFrom; then
 //     it becomes IN_PROGRESS with Owner and Until. When absent it is inserted.
 //
-// If any condition fails nothing is written. A guard and claim that already
+// If any condition fails nothing is written. When only a guard of the scope with another
+// id stands against an insert, that is an error as in Begin. A guard and claim that already
 // belong to Owner count as adopted: the repeat of a lost answer. A guard that was
 // settled to UNKNOWN has no owner ("") and a zero Until, which is always stale.
 type Adopt struct {

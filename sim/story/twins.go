@@ -21,7 +21,7 @@ import (
 // forgetful is a design without a durable guard: a claim that is absent or expired
 // makes a payment with a new, random id, and the processor's key is made of it.
 func forgetful() sim.Twin {
-	current := map[retryproof.ID]retryproof.ID{} // the id that production derived → the one in use
+	current := map[retryproof.Scope]round{}
 	return sim.Twin{Rule: "guard", Instead: "random payment ids", Deps: func(_ *sim.World, _ *sim.Process, d payments.Deps) payments.Deps {
 		d.Store.Effects = forgetfulEffects{d.Store.Effects, current, d.Rand}
 		d.PSP = ownKey{d.PSP}
@@ -29,44 +29,89 @@ func forgetful() sim.Twin {
 	}}
 }
 
+// round is what a scope's claim made: the payment with the id in place of the derived one.
+// In this design nothing forbids a second payment of a scope. The store below does, so
+// that the second one is kept there in a scope of its own.
+type round struct {
+	derived, id retryproof.ID
+	scope       retryproof.Scope
+}
+
 type forgetfulEffects struct {
 	effect.Store
-	current map[retryproof.ID]retryproof.ID
+	current map[retryproof.Scope]round // by the scope that was asked for
 	rand    entropy.Source
 }
 
-func (f forgetfulEffects) now(id retryproof.ID) retryproof.ID {
-	if c, ok := f.current[id]; ok {
-		return c
+func (f forgetfulEffects) scope(s retryproof.Scope) retryproof.Scope {
+	if r, ok := f.current[s]; ok {
+		return r.scope
 	}
-	return id
+	return s
+}
+
+func (f forgetfulEffects) id(derived retryproof.ID) retryproof.ID {
+	for _, r := range f.current { // order: at most one has the derived id
+		if r.derived == derived {
+			return r.id
+		}
+	}
+	return derived
+}
+
+// asked gives records the scope that was asked for.
+func asked(seen effect.Seen, s retryproof.Scope) effect.Seen {
+	if seen.Claim != nil {
+		seen.Claim.Scope = s
+	}
+	if seen.Guard != nil {
+		seen.Guard.Scope = s
+	}
+	return seen
 }
 
 func (f forgetfulEffects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error) {
-	derived := b.GuardID
-	seen, err := f.Store.Look(ctx, effect.Look{Scope: b.Scope, GuardID: f.now(derived), Now: b.Now})
+	s, derived := b.Scope, b.GuardID
+	seen, err := f.Store.Look(ctx, effect.Look{Scope: f.scope(s), GuardID: f.id(derived), Now: b.Now})
 	if err != nil {
 		return seen, err
 	}
 	if seen.Claim == nil {
-		f.current[derived] = retryproof.ID("pay_" + entropy.Token(f.rand))
+		r := round{derived, retryproof.ID("pay_" + entropy.Token(f.rand)), s}
+		if _, again := f.current[s]; again {
+			r.scope.Endpoint += " " + string(r.id)
+		}
+		f.current[s] = r
 	}
-	b.GuardID = f.now(derived)
+	b.Scope, b.GuardID = f.scope(s), f.id(derived)
 	if p, ok := b.Row.(payments.Payment); ok {
 		p.ID = b.GuardID
 		b.Row = p
 	}
-	return f.Store.Begin(ctx, b)
+	seen, err = f.Store.Begin(ctx, b)
+	return asked(seen, s), err
 }
 
 func (f forgetfulEffects) Settle(ctx context.Context, s effect.Settle) (effect.Settled, error) {
-	s.ID = f.now(s.ID)
+	s.ID = f.id(s.ID)
+	if s.Claim != nil {
+		done := *s.Claim
+		done.Scope = f.scope(done.Scope)
+		s.Claim = &done
+	}
 	return f.Store.Settle(ctx, s)
 }
 
+func (f forgetfulEffects) Complete(ctx context.Context, c effect.Completion) (bool, error) {
+	c.Scope = f.scope(c.Scope)
+	return f.Store.Complete(ctx, c)
+}
+
 func (f forgetfulEffects) Look(ctx context.Context, l effect.Look) (effect.Seen, error) {
-	l.GuardID = f.now(l.GuardID)
-	return f.Store.Look(ctx, l)
+	s := l.Scope
+	l.Scope, l.GuardID = f.scope(s), f.id(l.GuardID)
+	seen, err := f.Store.Look(ctx, l)
+	return asked(seen, s), err
 }
 
 // ownKey names the charge after the payment that is charged.

@@ -32,6 +32,8 @@ type table struct {
 	// of are the payments that the refunds of this table belong to; nil for others.
 	of   *table
 	rows map[retryproof.ID]*guard
+	// byScope finds the guard of a scope: there is one at most.
+	byScope map[retryproof.Scope]*guard
 	// byOrder finds the payments of an order.
 	byOrder map[orderKey][]*guard
 	// evidence is ordered by (At, Name).
@@ -44,6 +46,7 @@ func newTable(isPayments bool) *table {
 	return &table{
 		payments: isPayments,
 		rows:     map[retryproof.ID]*guard{},
+		byScope:  map[retryproof.Scope]*guard{},
 		byOrder:  map[orderKey][]*guard{},
 		evidence: map[retryproof.ID][]effect.Evidence{},
 		open: index[*guard]{compare: func(a, b *guard) int {
@@ -79,16 +82,20 @@ func (t *table) change(g *guard, write func()) {
 }
 
 // record is step 2 of Begin: PENDING if absent, or VOID. It fails, before it writes,
-// when the condition of a row that would be inserted does not hold.
+// when the scope has another guard, or when the condition of a row that would be
+// inserted does not hold.
 func (t *table) record(b effect.Begin) (*guard, error) {
 	if g := t.rows[b.GuardID]; g != nil {
 		return g, nil
+	}
+	if t.byScope[b.Scope] != nil {
+		return nil, invalid("this scope is recorded under another id")
 	}
 	now := round(b.Now)
 	g := &guard{Guard: effect.Guard{ID: b.GuardID, Scope: b.Scope, CreatedAt: now, UpdatedAt: now}}
 	if b.Void {
 		g.State, g.SettledBy = effect.Void, b.Owner
-		t.rows[g.ID] = g
+		t.rows[g.ID], t.byScope[g.Scope] = g, g
 		return g, nil
 	}
 	g.Fingerprint, g.State, g.Owner, g.Until = b.Fingerprint, effect.Pending, b.Owner, round(b.Until)
@@ -104,7 +111,7 @@ func (t *table) record(b effect.Begin) (*guard, error) {
 			return nil, err
 		}
 	}
-	t.rows[g.ID] = g
+	t.rows[g.ID], t.byScope[g.Scope] = g, g
 	t.open.add(g)
 	return g, nil
 }
@@ -151,6 +158,7 @@ func (t *table) release(r effect.Release) (gone bool) {
 	if g != nil && g.State == effect.Pending && g.Owner == r.Owner && len(t.evidence[g.ID]) == 0 {
 		t.open.remove(g)
 		delete(t.rows, g.ID)
+		delete(t.byScope, g.Scope)
 		if t.payments {
 			key := orderOf(g)
 			t.byOrder[key] = slices.DeleteFunc(t.byOrder[key], func(other *guard) bool { return other == g })

@@ -28,7 +28,8 @@ var (
 var errMoving = &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeConflict, Message: "the record kept changing"}
 
 // Begin is one statement. What a concurrent winner committed after the statement began
-// is not visible to it, so it is read again rather than taken for absent.
+// is not visible to it, so it is read again rather than taken for absent. A guard that is
+// still absent then has another one of its scope in its way, or came and went.
 func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error) {
 	if err := record.CheckBegin(b); err != nil {
 		return effect.Seen{}, err
@@ -40,7 +41,7 @@ func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error)
 	look := effect.Look{Scope: b.Scope, GuardID: b.GuardID, Now: b.Now}
 	for range 3 {
 		seen, may, err := e.begin(ctx, b, args)
-		if err != nil && !(b.Void && overtaken(err)) {
+		if err != nil && !overtaken(err) {
 			return effect.Seen{}, err
 		}
 		if record.Decided(b, seen) {
@@ -49,12 +50,31 @@ func (e effects) Begin(ctx context.Context, b effect.Begin) (effect.Seen, error)
 		if seen, err = e.Look(ctx, look); err != nil || record.Decided(b, seen) {
 			return seen, err
 		}
-		if !may && seen.Guard == nil {
+		if seen.Guard != nil {
+			continue
+		}
+		if err := e.inTheWay(ctx, b); err != nil {
+			return effect.Seen{}, err
+		}
+		if !may {
 			return effect.Seen{}, record.Exceeds()
 		}
 	}
 	return effect.Seen{}, errMoving
 }
+
+// inTheWay refuses a guard, which is absent, whose scope has another one.
+func (e effects) inTheWay(ctx context.Context, b effect.Begin) error {
+	var taken bool
+	var id string
+	err := e.s.read(ctx, statement{e.t.ofScope, scopeArgs(b.Scope), firstRow(&taken, &id)})
+	if err == nil && taken && id != string(b.GuardID) {
+		return record.OtherID()
+	}
+	return err
+}
+
+func scopeArgs(s retryproof.Scope) []any { return []any{string(s.Key), s.Caller, s.Endpoint} }
 
 // begin reports in may whether the condition of the row held. The records are those that
 // the statement saw.
@@ -177,7 +197,43 @@ func (e effects) insert(ctx context.Context, q query, a effect.Adopt) error {
 	if e.t.Kind == record.RefundRows {
 		return e.reserveWithin(ctx, q, a, args)
 	}
-	return oneRow(q.exec(ctx, e.t.insert, args...))
+	n, err := q.exec(ctx, e.t.insert, args...)
+	if err == nil && n == 0 {
+		return e.notInserted(ctx, q, a, errRefused)
+	}
+	return err
+}
+
+// notInserted is why an adoption could not insert its guard: another one is there by now,
+// the claim refuses, the scope has another guard, or else the given reason.
+func (e effects) notInserted(ctx context.Context, q query, a effect.Adopt, reason error) error {
+	g, err := e.readGuard(ctx, q, string(a.GuardID), "")
+	if err != nil {
+		return err
+	}
+	if g != nil {
+		return errRefused
+	}
+	if !a.GuardOnly {
+		stored, err := readClaim(ctx, q, string(a.Scope.ID()), "")
+		if err != nil {
+			return err
+		}
+		if _, allowed := record.AdoptClaim(record.Live(stored, effect.Look{Now: a.Now}), a); !allowed {
+			return errRefused
+		}
+	}
+	var id string
+	err = q.row(ctx, e.t.ofScope, scopeArgs(a.Scope)...).Scan(&id)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return reason
+	case err != nil:
+		return err
+	case id == string(a.GuardID):
+		return errRefused
+	}
+	return record.OtherID()
 }
 
 // oneRow refuses a write that changed nothing: a concurrent transaction was faster.
@@ -263,10 +319,15 @@ func (e effects) RecordGuard(ctx context.Context, b effect.Begin) (*effect.Guard
 		return nil, err
 	}
 	may := true
-	for range 3 {
+	for try := range 3 {
 		g, err := e.LookGuard(ctx, effect.Look{GuardID: b.GuardID})
 		if err != nil || g != nil {
 			return g, err
+		}
+		if try > 0 {
+			if err := e.inTheWay(ctx, b); err != nil {
+				return nil, err
+			}
 		}
 		if !may {
 			return nil, record.Exceeds()

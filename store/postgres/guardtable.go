@@ -12,7 +12,7 @@ import (
 // guardTable is a table of guards with its statements.
 type guardTable struct {
 	record.Table
-	begin, void, look, read, insert, reserve, adopt, lockRelease, release, due, move string
+	begin, void, look, read, ofScope, insert, reserve, adopt, lockRelease, release, due, move string
 	// settle keeps no evidence, settleNoting does.
 	settle, settleNoting entrySQL
 }
@@ -37,7 +37,8 @@ func newGuardTable(t record.Table) *guardTable {
 		begin: beginSQL(t), void: voidSQL(t), reserve: reserve,
 		look: fmt.Sprintf("SELECT %s, %s FROM (SELECT) one LEFT JOIN claims c ON c.scope_id = $1 LEFT JOIN %s g ON g.%s = $2",
 			record.Prefixed("c", record.ClaimColumns), record.Prefixed("g", t.Columns()), t.Name, t.ID),
-		read: fmt.Sprintf("SELECT %s FROM %s WHERE %s = $1", columns, t.Name, t.ID),
+		read:    fmt.Sprintf("SELECT %s FROM %s WHERE %s = $1", columns, t.Name, t.ID),
+		ofScope: fmt.Sprintf("SELECT %s FROM %s WHERE client_key = $1 AND %s = $2 AND endpoint = $3", t.ID, t.Name, t.Caller),
 		insert: fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) ON CONFLICT DO NOTHING",
 			t.Name, columns, marks(1, t.Columns())),
 		adopt: fmt.Sprintf("UPDATE %s SET state = $1, owner = $2, lease_until = $3, tries = $4, updated_at = $5 WHERE %s = $6",
@@ -83,6 +84,10 @@ func excluded(columns []string) string {
 // beginSQL claims and records in one statement. A repeat finds the live claim first,
 // and then nothing is written or locked. Parameters: the claim's columns, the time,
 // the guard's columns. A refund's amount is reserved in it; see allowedSQL.
+//
+// A claim must not be written without its guard. When a guard that the statement does not
+// see is in the way, the same one of a transaction that has just committed, or another one
+// of the scope, the statement fails by dividing by zero, and nothing of it is written.
 func beginSQL(t record.Table) string {
 	claim, columns := record.ClaimColumns, t.Columns()
 	now, guard := len(claim)+1, len(claim)+2
@@ -105,7 +110,9 @@ func beginSQL(t record.Table) string {
 	ON CONFLICT DO NOTHING
 	RETURNING %[9]s
 )%[16]s
-SELECT EXISTS (SELECT FROM claimed), EXISTS (SELECT FROM recorded), %[17]s, %[10]s, %[11]s
+SELECT EXISTS (SELECT FROM claimed), EXISTS (SELECT FROM recorded),
+	(%[17]s) AND 1 / CASE WHEN EXISTS (SELECT FROM claimed) AND NOT EXISTS (SELECT FROM recorded) AND g.%[9]s IS NULL THEN 0 ELSE 1 END = 1,
+	%[10]s, %[11]s
 FROM (SELECT) one LEFT JOIN live ON true LEFT JOIN %[5]s g ON g.%[9]s = $%[12]d::text`,
 		now, strings.Join(claim, ", "), marks(1, claim), excluded(claim[1:]),
 		t.Name, strings.Join(columns, ", "), marks(guard, columns), mine, t.ID,

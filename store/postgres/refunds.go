@@ -99,25 +99,9 @@ func (e effects) reserveWithin(ctx context.Context, q query, a effect.Adopt, arg
 		return err
 	}
 	if may {
-		return errRefused // a concurrent transaction was faster
+		return e.notInserted(ctx, q, a, errRefused) // a concurrent transaction was faster
 	}
-	g, err := e.readGuard(ctx, q, string(a.GuardID), "")
-	if err != nil {
-		return err
-	}
-	if g != nil {
-		return errRefused
-	}
-	if !a.GuardOnly {
-		stored, err := readClaim(ctx, q, string(a.Scope.ID()), "")
-		if err != nil {
-			return err
-		}
-		if _, allowed := record.AdoptClaim(record.Live(stored, effect.Look{Now: a.Now}), a); !allowed {
-			return errRefused
-		}
-	}
-	return record.Exceeds()
+	return e.notInserted(ctx, q, a, record.Exceeds())
 }
 
 // lockPaid locks the payment of a refund whose settlement gives its amount back.

@@ -112,7 +112,8 @@ func (e effects) begin(ctx context.Context, q query, b effect.Begin, row []any) 
 	return seen, err
 }
 
-// record inserts the guard unless it is there, and returns what is there then.
+// record inserts the guard unless it is there, and returns what is there then. It
+// refuses a guard whose scope has another one.
 func (e effects) record(ctx context.Context, q query, b effect.Begin, row []any) (*effect.Guard, error) {
 	n, err := q.exec(ctx, e.t.insert, row...)
 	if err != nil {
@@ -121,7 +122,20 @@ func (e effects) record(ctx context.Context, q query, b effect.Begin, row []any)
 	if n > 0 {
 		return e.t.Recorded(b), nil
 	}
-	return e.readGuard(ctx, q, string(b.GuardID))
+	g, err := e.readGuard(ctx, q, string(b.GuardID))
+	if err == nil && g == nil {
+		return nil, record.OtherID()
+	}
+	return g, err
+}
+
+// inserted refuses a guard that was absent and could not be inserted: only another
+// guard of its scope can be in the way.
+func inserted(n int64, err error) error {
+	if err == nil && n == 0 {
+		return record.OtherID()
+	}
+	return err
 }
 
 func orNothing[T any](v T, err error) (T, error) {
@@ -206,7 +220,7 @@ func (e effects) adoptGuard(g *effect.Guard, a effect.Adopt) (change, bool, erro
 			if err := e.reserve(ctx, q, record.BeginOf(a)); err != nil {
 				return err
 			}
-			return e.inserted(q.exec(ctx, e.t.insert, row...))
+			return inserted(q.exec(ctx, e.t.insert, row...))
 		}, a.Insert && err == nil, err
 	}
 	next, allowed := record.AdoptGuard(*g, a)

@@ -25,18 +25,24 @@ func (e effects) reserve(ctx context.Context, q query, b effect.Begin) error {
 		WHERE payment_id = ?2 AND state = 'SUCCEEDED' AND caller_id = ?3 AND currency = ?4 AND ?1 <= amount - refunded`,
 		r.Amount, string(r.PaymentID), b.Scope.Caller, r.Currency)
 	if err == nil && n == 0 {
-		return record.Exceeds()
+		return e.exceeds(ctx, q, b.Scope)
 	}
 	return err
 }
 
-// inserted refuses a guard that was not inserted after its amount was reserved: only
-// another guard of the same scope can be in the way.
-func (e effects) inserted(n int64, err error) error {
-	if err == nil && n == 0 && e.t.Kind == record.RefundRows {
-		return record.Invalid("the scope has another guard")
+// exceeds is why a refund, which is absent, cannot be reserved. That its scope has
+// another refund comes first: then there is nothing to reserve.
+func (e effects) exceeds(ctx context.Context, q query, s retryproof.Scope) error {
+	var taken bool
+	err := q.row(ctx, "SELECT EXISTS (SELECT 1 FROM refunds WHERE client_key = ? AND caller_id = ? AND endpoint = ?)",
+		string(s.Key), s.Caller, s.Endpoint).Scan(&taken)
+	switch {
+	case err != nil:
+		return err
+	case taken:
+		return record.OtherID()
 	}
-	return err
+	return record.Exceeds()
 }
 
 // beginRefund is begin for refunds: it reserves before it writes.
@@ -63,7 +69,7 @@ func (e effects) recordRefund(ctx context.Context, q query, b effect.Begin, row 
 	if err := e.reserve(ctx, q, b); err != nil {
 		return nil, err
 	}
-	if err := e.inserted(q.exec(ctx, e.t.insert, row...)); err != nil {
+	if err := inserted(q.exec(ctx, e.t.insert, row...)); err != nil {
 		return nil, err
 	}
 	return e.t.Recorded(b), nil

@@ -17,10 +17,10 @@ func (e effects) void(ctx context.Context, b effect.Begin, row []any) (effect.Se
 		return seen, err
 	}
 	err = e.s.write(ctx, func(ctx context.Context, q query) error {
-		if _, err := q.exec(ctx, e.t.insert, row...); err != nil {
+		if _, err := e.record(ctx, q, b, row); err != nil {
 			return err
 		}
-		if seen, err = e.look(ctx, q, look); err != nil || seen.Guard == nil || record.Decided(b, seen) {
+		if seen, err = e.look(ctx, q, look); err != nil || record.Decided(b, seen) {
 			return err
 		}
 		if _, err := insertClaim(ctx, q, b); err != nil {

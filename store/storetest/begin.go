@@ -24,7 +24,7 @@ type effectCase struct {
 // effectCases are the cases of one kind of effect store.
 func (s suite) effectCases(k kind) []testCase {
 	var out []testCase
-	lists := [][]effectCase{voidCases(), evidenceCases()}
+	lists := [][]effectCase{voidCases(), evidenceCases(), scopeCases()}
 	if k.refunds {
 		lists = append(lists, refundCases())
 	}

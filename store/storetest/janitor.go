@@ -58,7 +58,7 @@ func janitorAbandoned(w *world) {
 	edge := w.claimed("edge", 10, 0, nil)
 	young := w.claimed("young", 20, 0, nil)
 	answered := w.claimed("answered", 0, 2000, ok200("final")) // its lease is as old
-	check(w, "forgotten", w.forget(1000, 15, 99), 1) // edge's lease ends at 15
+	check(w, "forgotten", w.forget(1000, 15, 99), 1)           // edge's lease ends at 15
 	check(w, "the old one", describeClaim(old.look(1).Claim), "no claim")
 	edge.wantClaim(edge.look(1).Claim, effect.InProgress, "A1")
 	check(w, "forgotten a microsecond later", w.forget(1000, 15+tick, 99), 1)

@@ -119,6 +119,10 @@ func NextAt(s effect.Settle) time.Time {
 	return s.NextAt
 }
 
+// OtherID is the refusal of a guard whose scope has another one. Nothing of the
+// operation is written: two guards of one scope would be two effects.
+func OtherID() error { return Invalid("this scope is recorded under another id") }
+
 // CheckBegin refuses what can never be written.
 func CheckBegin(b effect.Begin) error {
 	if err := b.Scope.Valid(); err != nil {
