@@ -66,7 +66,7 @@ func checkThenAct(right effect.Store, _ effect.Keys, _ effect.Guards) effect.Sto
 			runtime.Gosched()
 		}
 		seen, err := right.Begin(ctx, b)
-		if err == nil && before.Claim == nil && before.Guard == nil {
+		if err == nil && before.Claim == nil && before.Guard == nil && seen.Claim != nil && seen.Guard != nil {
 			seen.Claim.Owner, seen.Claim.Fingerprint = b.Owner, b.Fingerprint
 			seen.Guard.Owner, seen.Guard.Fingerprint = b.Owner, b.Fingerprint
 		}
