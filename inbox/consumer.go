@@ -102,14 +102,21 @@ type Config struct {
 	ParkAfter time.Duration
 	// Clock is the time. Defaults to clock.System().
 	Clock clock.Clock
-	// Observe is told "applied", "repeat", "failed" and "parked", with the delivery,
-	// and "late" when it ended before its message could be deleted.
-	// Defaults to nothing.
+	// Observe is told one of the Saw… constants, with the delivery. Defaults to nothing.
 	Observe func(what string, d queue.Delivery)
 	// Log gets one line, with the stack, when a handler or a follow-up panics.
 	// Defaults to slog.Default().
 	Log *slog.Logger
 }
+
+// What a consumer reports to Config.Observe.
+const (
+	SawApplied = "applied" // a message had its effect
+	SawRepeat  = "repeat"  // a message had had it before, and nothing was written
+	SawFailed  = "failed"  // a message had no effect, or what follows it failed
+	SawParked  = "parked"  // a message was set aside for a person
+	SawLate    = "late"    // a delivery ended before its message could be deleted
+)
 
 // Consumer applies the messages of a source. Safe for concurrent use when the
 // source is.
@@ -243,7 +250,7 @@ var (
 func (c *Consumer) finish(ctx context.Context, d queue.Delivery) (bool, error) {
 	deleted, err := c.source.Finish(ctx, d)
 	if err == nil && !deleted {
-		c.config.Observe("late", d)
+		c.config.Observe(SawLate, d)
 		err = errLate
 	}
 	return deleted && err == nil, err
@@ -254,7 +261,7 @@ func (c *Consumer) finish(ctx context.Context, d queue.Delivery) (bool, error) {
 func (c *Consumer) fail(ctx context.Context, d queue.Delivery, cause error) (left bool, err error) {
 	late := errors.Is(cause, errLate)
 	if !late { // else it was told
-		c.config.Observe("failed", d)
+		c.config.Observe(SawFailed, d)
 	}
 	parked := false
 	if c.mustPark(d, cause) {
@@ -308,9 +315,9 @@ func (c *Consumer) apply(ctx context.Context, d queue.Delivery) (err error) {
 		return err
 	}
 	if first {
-		c.config.Observe("applied", d)
+		c.config.Observe(SawApplied, d)
 	} else {
-		c.config.Observe("repeat", d)
+		c.config.Observe(SawRepeat, d)
 	}
 	return c.config.After(ctx, d)
 }

@@ -127,7 +127,7 @@ func (c *Consumer) park(ctx context.Context, d queue.Delivery, cause error) erro
 		Reason: clip.Text(cause.Error(), clip.Reason), ParkedAt: c.config.Clock.Now(),
 	})
 	if err == nil {
-		c.config.Observe("parked", d)
+		c.config.Observe(SawParked, d)
 	}
 	return err
 }

@@ -20,7 +20,7 @@
 // that. A row holds back its group only while it may still be sent: at the latest
 // after Config.ParkAfter of failures it is parked, whatever else is sent. A parked
 // row no longer holds back its group: later events overtake it, which
-// Config.Observe counts as "parked". Until then Stats.OldestAt grows old.
+// Config.Observe hears of as SawParked. Until then Stats.OldestAt grows old.
 //
 // Crash points: after the claim, the lease ends and another relay sends; after
 // the send, what the batch has sent so far is sent again; after the delete, done.
@@ -82,10 +82,17 @@ type Config struct {
 	Clock clock.Clock
 	// Rand makes the relay's token and jitter. Defaults to entropy.System().
 	Rand entropy.Source
-	// Observe is told "sent", "failed", "parked" and "fenced", with the event.
-	// Defaults to nothing.
+	// Observe is told one of the Saw… constants, with the event. Defaults to nothing.
 	Observe func(what string, e retryproof.Event)
 }
+
+// What a relay reports to Config.Observe.
+const (
+	SawSent   = "sent"   // the queue has the event
+	SawFailed = "failed" // the queue did not take it, or nobody knows
+	SawParked = "parked" // its row waits for a person
+	SawFenced = "fenced" // it was sent, and its row is another relay's by now
+)
 
 func (c Config) withDefaults() Config {
 	if c.Batch == 0 {
@@ -235,10 +242,10 @@ func (r *Relay) publish(ctx context.Context, row Row) (fate, error) {
 	if err == nil {
 		delete(r.turnedAway, row.ID)
 		r.lastSent = r.config.Clock.Now()
-		r.config.Observe("sent", row.Event)
+		r.config.Observe(SawSent, row.Event)
 		return rowSent, nil
 	}
-	r.config.Observe("failed", row.Event)
+	r.config.Observe(SawFailed, row.Event)
 	if retryproof.CodeOf(err) == retryproof.CodeUnavailable {
 		return rowHeld, r.tryLater(ctx, row, err, row.Attempts+r.turnAway(row.ID), true)
 	}
@@ -316,7 +323,7 @@ func (r *Relay) deleteSent(ctx context.Context, rows []Row) (int, error) {
 	}
 	for _, row := range rows {
 		if !slices.Contains(deleted, row.ID) {
-			r.config.Observe("fenced", row.Event)
+			r.config.Observe(SawFenced, row.Event)
 		}
 	}
 	return len(deleted), nil
@@ -330,6 +337,6 @@ func (r *Relay) park(ctx context.Context, row Row, cause error) (fate, error) {
 		return rowHeld, err
 	}
 	delete(r.turnedAway, row.ID)
-	r.config.Observe("parked", row.Event)
+	r.config.Observe(SawParked, row.Event)
 	return rowParked, err
 }

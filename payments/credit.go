@@ -161,20 +161,20 @@ func decimal(currency string, amount int64, decimals int) string {
 	return currency + " " + digits[:point] + "." + digits[point:]
 }
 
-// saw observations of the consumer go to the hop table.
+// sawDelivery tells the hop table what the consumer did with a delivery.
 func (s *System) sawDelivery(what string, d queue.Delivery) {
 	s.deps.Metrics.Add("retryproof_inbox_total", 1, "what", what)
-	if what == "late" {
+	if what == inbox.SawLate {
 		return // this delivery was counted
 	}
 	id := paymentOf(d.ID)
 	s.saw(id, hopQueue, "deliveries")
 	switch what {
-	case "applied":
+	case inbox.SawApplied:
 		s.saw(id, hopWorker, "credits")
-	case "repeat":
+	case inbox.SawRepeat:
 		s.saw(id, hopWorker, "repeats dropped")
-	case "parked":
+	case inbox.SawParked:
 		s.setAside(hopWorker, d.ID)
 	}
 }

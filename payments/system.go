@@ -189,11 +189,11 @@ func (s *System) sawEffect(o effect.Observation) {
 func (s *System) sawRelay(what string, e retryproof.Event) {
 	s.deps.Metrics.Add("retryproof_outbox_total", 1, "what", what)
 	switch what {
-	case "sent":
+	case outbox.SawSent:
 		s.saw(paymentOf(e.ID), hopRelay, "sends")
-	case "failed":
+	case outbox.SawFailed:
 		s.saw(paymentOf(e.ID), hopRelay, "failed sends")
-	case "parked":
+	case outbox.SawParked:
 		s.setAside(hopRelay, e.ID)
 	}
 }

@@ -94,7 +94,7 @@ func (r *Resolver) Decide(ctx context.Context, v Verdict) (effect.Guard, error) 
 		return *g, retryproof.Refused(retryproof.CodeMoved, fmt.Sprintf("it is %s by now, not UNKNOWN; nothing was changed", g.State), nil)
 	default:
 		if out.Moved {
-			r.config.Observe("decided", *g)
+			r.config.Observe(SawDecided, *g)
 		}
 		if g.State == effect.Void { // the guard answers; there is nothing to render
 			return *g, nil

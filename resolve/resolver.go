@@ -82,10 +82,18 @@ type Config struct {
 	Clock clock.Clock
 	// Rand makes tokens and jitter. Defaults to entropy.System().
 	Rand entropy.Source
-	// Observe is told "asked", "settled", "still_unknown", "overtaken" and "decided".
-	// Defaults to nothing.
+	// Observe is told one of the Saw… constants, with the effect. Defaults to nothing.
 	Observe func(what string, g effect.Guard)
 }
+
+// What a resolver reports to Config.Observe.
+const (
+	SawAsked        = "asked"         // the other side is about to be asked
+	SawSettled      = "settled"       // an answer settled an effect
+	SawStillUnknown = "still_unknown" // a question brought no evidence, or none that could be kept
+	SawOvertaken    = "overtaken"     // somebody else had or settled it meanwhile
+	SawDecided      = "decided"       // a person's verdict settled it
+)
 
 // requestsPerQuestion is how many requests one question can be.
 const requestsPerQuestion = 3
@@ -207,12 +215,12 @@ func (r *Resolver) settle(ctx context.Context, g effect.Guard) (bool, error) {
 		return false, err
 	}
 	if !mine {
-		r.config.Observe("overtaken", g)
+		r.config.Observe(SawOvertaken, g)
 		return false, nil
 	}
 	g = leased
 	r.nextAsk = r.config.Clock.Now().Add(time.Duration(float64(time.Second) / r.config.Rate))
-	r.config.Observe("asked", g)
+	r.config.Observe(SawAsked, g)
 	askCtx, cancel := r.config.Clock.WithTimeout(ctx, r.config.Lease)
 	f, askErr := r.ask(askCtx, g)
 	cancel()
@@ -245,10 +253,10 @@ func (r *Resolver) record(ctx context.Context, g effect.Guard, f effect.Finish) 
 	case err != nil || out.Guard == nil:
 		return false, err
 	case !out.Moved: // a webhook, another resolver or a person was faster
-		r.config.Observe("overtaken", g)
+		r.config.Observe(SawOvertaken, g)
 		return false, r.contradicted(ctx, *out.Guard, f)
 	}
-	r.config.Observe("settled", *out.Guard)
+	r.config.Observe(SawSettled, *out.Guard)
 	_, err = r.engine.Rewrite(ctx, *out.Guard, r.render(*out.Guard))
 	return true, err
 }
@@ -299,7 +307,7 @@ func ConflictNote(name, by, seen string, at time.Time) *effect.Evidence {
 
 // stillUnknown gives the lease back and sets the time of the next question.
 func (r *Resolver) stillUnknown(ctx context.Context, g effect.Guard, cause error) error {
-	r.config.Observe("still_unknown", g)
+	r.config.Observe(SawStillUnknown, g)
 	note := r.note(g, cause)
 	if note != nil && !Told(ctx, r.store, g.ID, note.Name) {
 		r.config.Alert(ctx, g, cause)
