@@ -189,5 +189,8 @@ func (s *System) sawIntent(what string, i notify.Intent) {
 		s.saw(id, hopPush, "repeats dropped")
 	case "failed":
 		s.saw(id, hopPush, "failed sends")
+	case "refused":
+		s.saw(id, hopPush, "refused")
+		s.deps.Log.Warn("a notification is not sent any more; the reason is with its intent", "event", i.EventID)
 	}
 }

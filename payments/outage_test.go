@@ -15,7 +15,6 @@ import (
 	"github.com/retryproof/retryproof/outbox"
 	"github.com/retryproof/retryproof/psp"
 	pspemulator "github.com/retryproof/retryproof/psp/emulator"
-	pushemulator "github.com/retryproof/retryproof/push/emulator"
 	"github.com/retryproof/retryproof/queue"
 )
 
@@ -145,41 +144,6 @@ func TestARepeatedDeliveryIsFinished(t *testing.T) {
 	w.wantMetric("retryproof_inbox_total what=applied", 1)
 	w.wantMetric("retryproof_inbox_total what=repeat", 4)
 	w.wantMetric("retryproof_notifications_total what=skipped", 4)
-}
-
-// case 36: the push provider refuses at first; the redelivery finishes the
-// notification and credits nothing.
-func TestARedeliveryFinishesANotification(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	if err := w.phones.AddFault(pushemulator.Fault{Kind: pushemulator.FaultRefuse}); err != nil {
-		t.Fatal(err)
-	}
-	want(t, w.send(ask{key: keyK1}), http.StatusCreated, "")
-	if _, err := w.system.RelayOnce(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.system.WorkOnce(t.Context()); err == nil {
-		t.Error("got no error, want the provider's refusal")
-	}
-	w.wantBalance(15_000)
-	w.wantScreen(0, 0)
-	w.clock.Advance(time.Second)
-	if n, err := w.system.WorkOnce(t.Context()); n != 1 || err != nil {
-		t.Errorf("redelivery: got %d, %v", n, err)
-	}
-	w.wantBalance(15_000)
-	w.wantScreen(1, 1)
-	if err := w.system.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	hops := hopsOf(t, w, keyK1)
-	if got := hops["push provider"].Saw; got["failed sends"] != 1 || got["sends"] != 1 {
-		t.Errorf("push provider: got %v", got)
-	}
-	if got := hops["worker"].Saw; got["credits"] != 1 || got["repeats dropped"] != 1 {
-		t.Errorf("worker: got %v", got)
-	}
 }
 
 // inboxAway is an inbox that fails at first.

@@ -170,8 +170,8 @@ type Audit struct {
 	OutboxWaiting, OutboxParked int64
 	// MessagesParked counts messages that workers have set aside.
 	MessagesParked int64
-	// IntentsPending, IntentsSent count notifications.
-	IntentsPending, IntentsSent int64
+	// IntentsPending, IntentsSent, IntentsRefused count notifications.
+	IntentsPending, IntentsSent, IntentsRefused int64
 	// ClaimsInProgress counts claims that nobody has completed.
 	ClaimsInProgress int64
 }

@@ -79,7 +79,7 @@ func (s *System) composeLoops() error {
 		}
 		s.relays = append(s.relays, r)
 	}
-	s.notifier = notify.New(s.deps.Store.Notify, channelPush, s.deps.Push, notify.Config{Clock: s.deps.Clock, Observe: s.sawIntent})
+	s.notifier = notify.New(s.deps.Store.Notify, channelPush, s.deps.Push, notify.Config{Clock: s.deps.Clock, Rand: s.deps.Rand, Observe: s.sawIntent})
 	s.consumer, err = inbox.NewConsumer(s.deps.Queue, s.deps.Store.Inbox, s.apply, inbox.Config{
 		Clock: s.deps.Clock, Observe: s.sawDelivery, Parked: s.deps.Store.ParkedMessages, Consumer: consumerCredit, Log: s.deps.Log,
 		After: func(ctx context.Context, d queue.Delivery) error { return s.notifier.Finish(ctx, d.ID) },
@@ -105,7 +105,7 @@ func (s *System) composeLoops() error {
 func (s *System) Handler() http.Handler { return s.handler }
 
 // RelayOnce publishes one batch of a relay, numbered from 0. Like WorkOnce,
-// ResolveOnce and TidyOnce it is a step behind Loops, for whoever runs them by
+// NotifyOnce, ResolveOnce and TidyOnce it is a step behind Loops, for whoever runs them by
 // other means than worker.Run.
 func (s *System) RelayOnce(ctx context.Context, relay int) (int, error) {
 	return s.relays[relay].RunOnce(ctx)
@@ -113,6 +113,10 @@ func (s *System) RelayOnce(ctx context.Context, relay int) (int, error) {
 
 // WorkOnce receives and applies one message.
 func (s *System) WorkOnce(ctx context.Context) (int, error) { return s.consumer.RunOnce(ctx) }
+
+// NotifyOnce sends a batch of the notifications that are due: those that failed before,
+// and those that nobody has sent although their message is gone.
+func (s *System) NotifyOnce(ctx context.Context) (int, error) { return s.notifier.RunOnce(ctx) }
 
 // ResolveOnce asks about what is due: payments, then refunds.
 func (s *System) ResolveOnce(ctx context.Context) (int, error) {
@@ -138,6 +142,7 @@ func (s *System) Loops() []worker.Loop {
 	loops := []worker.Loop{
 		{Name: "resolver", Step: s.ResolveOnce, Idle: s.config.ResolveEvery},
 		{Name: "janitor", Step: s.TidyOnce, Idle: time.Minute},
+		{Name: "notifications", Step: s.NotifyOnce, Idle: time.Second},
 		{Name: "hop table", Step: s.flushSightings, Idle: 500 * time.Millisecond},
 	}
 	for i := range s.relays {

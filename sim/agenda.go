@@ -8,6 +8,7 @@ import (
 
 	"github.com/retryproof/retryproof/clock"
 	"github.com/retryproof/retryproof/effect"
+	"github.com/retryproof/retryproof/notify"
 	"github.com/retryproof/retryproof/outbox"
 )
 
@@ -79,6 +80,53 @@ func (r rows) next() (time.Time, bool) {
 	return first, some
 }
 
+// overdue is when a notification that nobody has tried is due.
+const overdue = 5 * time.Minute
+
+// notices are the notifications that are not sent yet, in the order in which they were
+// stored.
+type notices []notice
+
+type notice struct {
+	key notify.Key
+	// due is when the notifier may claim it, by the clocks.
+	due time.Time
+}
+
+// next is when the first notification may be claimed.
+func (all notices) next() (time.Time, bool) {
+	first, some := time.Time{}, false
+	for _, n := range all {
+		if !some || n.due.Before(first) {
+			first, some = n.due, true
+		}
+	}
+	return first, some
+}
+
+// intended: messages were applied that are to be announced.
+func (w *World) intended(intents []notify.Intent) {
+	for _, i := range intents {
+		w.notices = append(w.notices, notice{i.Key, i.CreatedAt.Add(overdue)})
+	}
+	w.stir("notifier")
+}
+
+// postponed: a notification is due at another time.
+func (w *World) postponed(k notify.Key, due time.Time) {
+	for i := range w.notices {
+		if w.notices[i].key == k {
+			w.notices[i].due = due
+		}
+	}
+	w.stir("notifier")
+}
+
+// announced: a notification needs nobody any more.
+func (w *World) announced(k notify.Key) {
+	w.notices = slices.DeleteFunc(w.notices, func(n notice) bool { return n.key == k })
+}
+
 // guarded: a guard is now as given; a final one needs nobody.
 func (a *auditor) guarded(f *facts, g *effect.Guard) {
 	f.state = g.State
@@ -133,6 +181,8 @@ func (w *World) due(n *Node) (time.Duration, bool) {
 		when, some = w.rows.next()
 	case "resolver":
 		when, some = w.audit.nextQuestion()
+	case "notifier":
+		when, some = w.notices.next()
 	case "worker":
 		if when, some = w.queue.NextDue(); some {
 			return when.Sub(Epoch), true // by the queue's clock, which is right
@@ -197,6 +247,8 @@ func (w *World) startLoop(n *Node) {
 		step = func(ctx context.Context) (int, error) { return n.System.RelayOnce(ctx, 0) }
 	case "resolver":
 		step = n.System.ResolveOnce
+	case "notifier":
+		step = n.System.NotifyOnce
 	}
 	p := n.p
 	w.Go(p, w.upTo(50*time.Millisecond), func() {

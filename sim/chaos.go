@@ -104,6 +104,8 @@ type Counts struct {
 	// anything.
 	Verdicts      int `json:"verdicts"`
 	VerdictsMoved int `json:"verdicts_moved"`
+	// LateNotices are notifications that were left to the loop of those that are due.
+	LateNotices int `json:"late_notices"`
 }
 
 // Add adds another run's counts.
@@ -134,6 +136,7 @@ func (c *Counts) Add(o Counts) {
 	c.RefundsRefused += o.RefundsRefused
 	c.Verdicts += o.Verdicts
 	c.VerdictsMoved += o.VerdictsMoved
+	c.LateNotices += o.LateNotices
 }
 
 // Missing names what a batch never met although it should have: faults that no run
@@ -148,7 +151,7 @@ func (c Counts) Missing() []string {
 		{"redeliveries", c.Redelivered}, {"replays", c.Replays}, {"pauses", c.Pauses}, {"resolved", c.Resolved}, {"inbox repeats", c.Repeats},
 		{"queued requests", c.Queued}, {"requests too late", c.TooLate}, {"stamps ignored", c.StampsIgnored}, {"questions", c.Questions}, {"voids", c.Voids},
 		{"void keys met", c.VoidMet}, {"refunds", c.Refunds}, {"refunds resolved", c.RefundsResolved}, {"refunds refused", c.RefundsRefused},
-		{"verdicts", c.Verdicts}, {"verdicts too late", c.VerdictsMoved},
+		{"verdicts", c.Verdicts}, {"verdicts too late", c.VerdictsMoved}, {"late notices", c.LateNotices},
 	} {
 		if x.n == 0 {
 			out = append(out, x.name)

@@ -28,7 +28,7 @@ type Process struct {
 // NewProcess starts a life. Its clock reads the true time plus offset, and runs
 // fast by drift (1e-5 is 10 ppm).
 func NewProcess(s *Scheduler, name string, offset time.Duration, drift float64) *Process {
-	return &Process{Name: name, scheduler: s, offset: offset, drift: drift, mortal: strings.ContainsAny(name[:1], "arw")}
+	return &Process{Name: name, scheduler: s, offset: offset, drift: drift, mortal: strings.ContainsAny(name[:1], "anrw")}
 }
 
 // Dead reports whether the process was killed.

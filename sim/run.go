@@ -130,6 +130,9 @@ func (w *World) bootAll(p Plan) error {
 	if err := boot("resolver", "resolver", 1); err != nil {
 		return err
 	}
+	if err := boot("notifier", "notifier", 1); err != nil {
+		return err
+	}
 	if err := boot("relay", "relay", p.Relays); err != nil {
 		return err
 	}

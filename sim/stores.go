@@ -194,6 +194,9 @@ func (i inboxes) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
 		if err == nil {
 			i.x.w.audit.applied(a, first)
 		}
+		if err == nil && first {
+			i.x.w.intended(a.Intents)
+		}
 		return first, err
 	})
 }
@@ -216,13 +219,35 @@ func (i intents) MarkSent(ctx context.Context, k notify.Key, now time.Time) (boo
 		moved, err := i.in.MarkSent(background, k, now)
 		if err == nil {
 			i.x.w.audit.marked(k)
+			i.x.w.announced(k)
 		}
 		return moved, err
 	})
 }
 
-func (i intents) Unsent(ctx context.Context, before time.Time, limit int) ([]notify.Intent, error) {
-	return call(i.x, ctx, "store", "unsent", "", func() ([]notify.Intent, error) { return i.in.Unsent(background, before, limit) })
+func (i intents) Claim(ctx context.Context, c notify.Claim) ([]notify.Intent, error) {
+	return reach(i.x, ctx, "store", "claim notifications", c.Channel, i, c, func(i intents, c notify.Claim) ([]notify.Intent, error) {
+		got, err := i.in.Claim(background, c)
+		i.x.w.counts.LateNotices += len(got)
+		for _, in := range got {
+			i.x.w.postponed(in.Key, c.Until)
+		}
+		return got, err
+	})
+}
+
+func (i intents) Fail(ctx context.Context, f notify.Failure) (bool, error) {
+	return reach(i.x, ctx, "store", "note failed push", f.EventID, i, f, func(i intents, f notify.Failure) (bool, error) {
+		noted, err := i.in.Fail(background, f)
+		switch {
+		case err != nil || !noted:
+		case f.Refused:
+			i.x.w.announced(f.Key)
+		default:
+			i.x.w.postponed(f.Key, f.NextAt)
+		}
+		return noted, err
+	})
 }
 
 type books struct {

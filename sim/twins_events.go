@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/entropy"
@@ -149,7 +150,7 @@ func (s apart) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
 
 // onlyAcknowledged is without finish-unfinished.
 func onlyAcknowledged() Twin {
-	return Twin{Rule: "finish-unfinished", Instead: "a message that was seen before is deleted and nothing else", Harms: []string{HarmMissingNotice},
+	return Twin{Rule: "finish-unfinished", Instead: "a message that was seen before is deleted and nothing else, and nobody looks for notifications that are due", Harms: []string{HarmMissingNotice},
 		Deps: func(_ *World, _ *Process, d payments.Deps) payments.Deps {
 			s := &sawBefore{Store: d.Store.Inbox, repeats: map[string]bool{}}
 			d.Store.Inbox, d.Store.Notify = s, unfinished{d.Store.Notify, s}
@@ -183,6 +184,8 @@ func (u unfinished) Intent(ctx context.Context, k notify.Key) (*notify.Intent, e
 	return u.Store.Intent(ctx, k)
 }
 
+func (unfinished) Claim(context.Context, notify.Claim) ([]notify.Intent, error) { return nil, nil }
+
 // pushEveryDelivery is without intent-record.
 func pushEveryDelivery() Twin {
 	return Twin{Rule: "intent-record", Instead: "every delivery of an event pushes; nobody remembers that it was sent", Harms: []string{HarmStacked},
@@ -197,7 +200,7 @@ type forgetful struct{ notify.Store }
 func (f forgetful) Intent(ctx context.Context, k notify.Key) (*notify.Intent, error) {
 	in, err := f.Store.Intent(ctx, k)
 	if in != nil {
-		in.State = notify.Pending
+		in.State, in.NextAt = notify.Pending, time.Time{}
 	}
 	return in, err
 }

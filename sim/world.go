@@ -80,8 +80,10 @@ type World struct {
 	processes                    []*Process
 	pumping                      bool
 	// rows is what is in the outbox; margin is the system's.
-	rows   rows
-	margin time.Duration
+	rows rows
+	// notices are the notifications that are not sent yet.
+	notices notices
+	margin  time.Duration
 	// losing are the numbers of replies of the processor that a story loses.
 	losing map[string]int
 	// served are requests to use again.
@@ -95,7 +97,7 @@ type World struct {
 
 // Node is one role of the system and its present life.
 type Node struct {
-	// Role is "api", "resolver", "relay" or "worker".
+	// Role is "api", "resolver", "relay", "worker" or "notifier".
 	Role   string
 	Name   string
 	p      *Process

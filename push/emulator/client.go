@@ -44,7 +44,7 @@ func (c *Client) Send(ctx context.Context, n push.Notification) error {
 	defer cancel()
 	request, err := c.request(timed, n)
 	if err != nil {
-		return retryproof.Refused(retryproof.CodeInvalid, "the push provider's address is invalid", err)
+		return retryproof.Refused(retryproof.CodeUnavailable, "the push provider's address is invalid", err)
 	}
 	response, err := c.sender().Do(request)
 	if err != nil {
@@ -87,7 +87,9 @@ func sendError(err error) error {
 	return &retryproof.Error{Outcome: retryproof.Unknown, Code: retryproof.CodeUnknown, Message: "the push provider did not answer", Err: err}
 }
 
-// answerError: 4xx and a 503 that says so are refusals from before the effect.
+// answerError: 4xx and a 503 that says so are refusals from before the effect. Only some
+// of them are about the notification or the person, so that no other try can help; a
+// wrong address or a missing right is about the provider and is mended one day.
 func answerError(response *http.Response) error {
 	var problem struct {
 		Code   retryproof.Code `json:"code"`
@@ -108,8 +110,10 @@ func answerError(response *http.Response) error {
 	switch {
 	case status == http.StatusTooManyRequests:
 		out.Outcome, out.Code = retryproof.NotDone, retryproof.CodeTooMany
-	case status >= 400 && status < 500 && status != http.StatusRequestTimeout:
+	case status == http.StatusBadRequest, status == http.StatusGone, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
 		out.Outcome = retryproof.NotDone
+	case status >= 400 && status < 500 && status != http.StatusRequestTimeout:
+		out.Outcome, out.Code = retryproof.NotDone, retryproof.CodeUnavailable
 	case status == http.StatusServiceUnavailable && problem.Code == retryproof.CodeUnavailable:
 		out.Outcome = retryproof.NotDone
 	}

@@ -255,7 +255,7 @@ func (a alwaysPending) Intent(_ context.Context, k notify.Key) (*notify.Intent, 
 func (alwaysPending) MarkSent(context.Context, notify.Key, time.Time) (bool, error) { return true, nil }
 
 // onlyAcknowledges is a worker for which a message that was applied is done: a
-// repeat finishes nothing.
+// repeat finishes nothing, and no loop looks for what is left.
 func onlyAcknowledges() sim.Twin {
 	return sim.Twin{Rule: "finish-unfinished", Instead: "a duplicate is only acknowledged", Deps: func(_ *sim.World, _ *sim.Process, d payments.Deps) payments.Deps {
 		first := false
@@ -287,3 +287,5 @@ func (f firstOnly) Intent(ctx context.Context, k notify.Key) (*notify.Intent, er
 	}
 	return f.Store.Intent(ctx, k)
 }
+
+func (firstOnly) Claim(context.Context, notify.Claim) ([]notify.Intent, error) { return nil, nil }

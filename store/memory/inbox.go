@@ -8,7 +8,6 @@ import (
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/inbox"
 	"github.com/retryproof/retryproof/ledger"
-	"github.com/retryproof/retryproof/notify"
 )
 
 // noted is an inbox row.
@@ -113,90 +112,4 @@ func (i inboxStore) Forget(ctx context.Context, before time.Time, limit int) (in
 		delete(i.s.inbox.byKey, n.key)
 	}
 	return len(old), nil
-}
-
-type intentRows struct {
-	byKey map[notify.Key]*notify.Intent
-	// unsent holds PENDING intents by (CreatedAt, EventID, Channel).
-	unsent index[*notify.Intent]
-}
-
-func newIntentRows() intentRows {
-	return intentRows{
-		byKey: map[notify.Key]*notify.Intent{},
-		unsent: index[*notify.Intent]{compare: func(a, b *notify.Intent) int {
-			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.EventID, b.EventID), cmp.Compare(a.Channel, b.Channel))
-		}},
-	}
-}
-
-func checkIntents(intents []notify.Intent) error {
-	for _, n := range intents {
-		if n.EventID == "" || n.Channel == "" {
-			return invalid("an intent lacks its event or its channel")
-		}
-		if err := retryproof.CheckIDs("the event or the channel of an intent", n.EventID, n.Channel); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// insert stores intents as PENDING; one that is there is left.
-func (n *intentRows) insert(intents []notify.Intent, now time.Time) {
-	for _, in := range intents {
-		if n.byKey[in.Key] != nil {
-			continue
-		}
-		in.State, in.Sends, in.SentAt, in.CreatedAt = notify.Pending, 0, time.Time{}, round(in.CreatedAt)
-		if in.CreatedAt.IsZero() {
-			in.CreatedAt = now
-		}
-		n.byKey[in.Key] = &in
-		n.unsent.add(&in)
-	}
-}
-
-// notifyStore is notify.Store.
-type notifyStore struct{ s *Store }
-
-func (n notifyStore) Intent(ctx context.Context, k notify.Key) (*notify.Intent, error) {
-	if err := n.s.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer n.s.mu.Unlock()
-	in := n.s.intents.byKey[k]
-	if in == nil {
-		return nil, nil
-	}
-	out := *in
-	return &out, nil
-}
-
-func (n notifyStore) MarkSent(ctx context.Context, k notify.Key, now time.Time) (bool, error) {
-	if err := n.s.lock(ctx); err != nil {
-		return false, err
-	}
-	defer n.s.mu.Unlock()
-	in := n.s.intents.byKey[k]
-	if in == nil || in.State != notify.Pending {
-		return false, nil
-	}
-	n.s.intents.unsent.remove(in)
-	in.State, in.SentAt = notify.Sent, round(now)
-	in.Sends++
-	return true, nil
-}
-
-func (n notifyStore) Unsent(ctx context.Context, before time.Time, limit int) ([]notify.Intent, error) {
-	if err := n.s.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer n.s.mu.Unlock()
-	before = round(before)
-	var out []notify.Intent
-	for _, in := range n.s.intents.unsent.first(limit, func(in *notify.Intent) bool { return in.CreatedAt.Before(before) }) {
-		out = append(out, *in)
-	}
-	return out, nil
 }

@@ -157,9 +157,12 @@ func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
 		}
 	}
 	for _, in := range l.s.intents.byKey { // order: counts only
-		if in.State == notify.Sent {
+		switch in.State {
+		case notify.Sent:
 			a.IntentsSent++
-		} else {
+		case notify.Refused:
+			a.IntentsRefused++
+		case notify.Pending:
 			a.IntentsPending++
 		}
 	}

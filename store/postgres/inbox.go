@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 
@@ -112,52 +111,4 @@ func (i inboxStore) Forget(ctx context.Context, before time.Time, limit int) (in
 	) DELETE FROM inbox USING old
 	WHERE inbox.event_id = old.event_id AND inbox.source = old.source AND inbox.consumer = old.consumer`, record.Micros(before), max(limit, 0))
 	return int(n), err
-}
-
-type notifyStore struct{ s *Store }
-
-var _ notify.Store = notifyStore{}
-
-func insertIntent(ctx context.Context, q query, i notify.Intent) error {
-	_, err := q.exec(ctx, `INSERT INTO notifications (event_id, channel, replace_id, recipient, title, body, state, sends, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, 'PENDING', 0, $7) ON CONFLICT (event_id, channel) DO NOTHING`,
-		i.EventID, i.Channel, i.ReplaceID, i.To, i.Title, i.Body, record.Micros(i.CreatedAt))
-	return err
-}
-
-const intentColumns = "event_id, channel, replace_id, recipient, title, body, state, sends, created_at, sent_at"
-
-// intents reads a list of intents.
-func (n notifyStore) intents(ctx context.Context, where string, args ...any) ([]notify.Intent, error) {
-	var out []notify.Intent
-	err := n.s.read(ctx, statement{"SELECT " + intentColumns + " FROM notifications WHERE " + where, args, list(&out, func(row scanner) (i notify.Intent, err error) {
-		var created, sent sql.NullInt64
-		err = row.Scan(&i.EventID, &i.Channel, &i.ReplaceID, &i.To, &i.Title, &i.Body, &i.State, &i.Sends, &created, &sent)
-		i.CreatedAt, i.SentAt = record.Time(created), record.Time(sent)
-		return i, err
-	})})
-	return orNothing(out, err)
-}
-
-// Intent reads one intent.
-func (n notifyStore) Intent(ctx context.Context, k notify.Key) (*notify.Intent, error) {
-	if cannotExist(k.EventID, k.Channel) {
-		return nil, nil
-	}
-	found, err := n.intents(ctx, "event_id = $1 AND channel = $2", k.EventID, k.Channel)
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	return &found[0], nil
-}
-
-// MarkSent moves an intent to SENT.
-func (n notifyStore) MarkSent(ctx context.Context, k notify.Key, now time.Time) (bool, error) {
-	return n.s.changes(ctx, `UPDATE notifications SET state = 'SENT', sent_at = $3, sends = sends + 1
-		WHERE event_id = $1 AND channel = $2 AND state = 'PENDING'`, k.EventID, k.Channel, record.Micros(now))
-}
-
-// Unsent lists PENDING intents.
-func (n notifyStore) Unsent(ctx context.Context, before time.Time, limit int) ([]notify.Intent, error) {
-	return n.intents(ctx, "state = 'PENDING' AND created_at < $1 ORDER BY created_at, event_id, channel LIMIT $2", record.Micros(before), max(limit, 0))
 }

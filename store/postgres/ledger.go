@@ -72,6 +72,7 @@ const auditSQL = `SELECT
 	(SELECT count(*) FROM inbox_parked),
 	(SELECT count(*) FROM notifications WHERE state = 'PENDING'),
 	(SELECT count(*) FROM notifications WHERE state = 'SENT'),
+	(SELECT count(*) FROM notifications WHERE state = 'REFUSED'),
 	(SELECT count(*) FROM claims WHERE state = 'IN_PROGRESS'),
 	(SELECT coalesce(sum(amount), 0) FROM refunds WHERE state = 'SUCCEEDED')::bigint,
 	(SELECT count(*) FROM payments p LEFT JOIN
@@ -90,7 +91,7 @@ func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
 		var state effect.State
 		var n, refunds int64
 		if err := row.Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Debits, &a.DebitSum, &a.Unbalanced, &a.WrongBalance, &a.OutboxWaiting,
-			&a.OutboxParked, &a.MessagesParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded,
+			&a.OutboxParked, &a.MessagesParked, &a.IntentsPending, &a.IntentsSent, &a.IntentsRefused, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded,
 			&state, &n, &refunds); err != nil {
 			return err
 		}

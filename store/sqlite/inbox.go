@@ -2,14 +2,12 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/inbox"
 	"github.com/retryproof/retryproof/ledger"
-	"github.com/retryproof/retryproof/notify"
 	"github.com/retryproof/retryproof/store/internal/record"
 )
 
@@ -68,54 +66,4 @@ func (s *Store) forget(ctx context.Context, statement string, args ...any) (int,
 		return 0, err
 	}
 	return int(n), nil
-}
-
-type notifyStore struct{ s *Store }
-
-var _ notify.Store = notifyStore{}
-
-func insertIntent(ctx context.Context, q query, i notify.Intent) error {
-	_, err := q.exec(ctx, `INSERT INTO notifications (event_id, channel, replace_id, recipient, title, body, state, sends, created_at)
-		VALUES (?, ?, ?, ?, ?, ?, 'PENDING', 0, ?) ON CONFLICT DO NOTHING`,
-		i.EventID, i.Channel, i.ReplaceID, i.To, i.Title, i.Body, record.Micros(i.CreatedAt))
-	return err
-}
-
-const intentColumns = "event_id, channel, replace_id, recipient, title, body, state, sends, created_at, sent_at"
-
-func scanIntent(row scanner) (*notify.Intent, error) {
-	var i notify.Intent
-	var created, sent sql.NullInt64
-	err := row.Scan(&i.EventID, &i.Channel, &i.ReplaceID, &i.To, &i.Title, &i.Body, &i.State, &i.Sends, &created, &sent)
-	i.CreatedAt, i.SentAt = record.Time(created), record.Time(sent)
-	return &i, err
-}
-
-// Intent reads one intent.
-func (n notifyStore) Intent(ctx context.Context, k notify.Key) (*notify.Intent, error) {
-	var out *notify.Intent
-	err := n.s.read(ctx, func(ctx context.Context, q query) error {
-		i, err := scanIntent(q.row(ctx, "SELECT "+intentColumns+" FROM notifications WHERE event_id = ? AND channel = ?", k.EventID, k.Channel))
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		out = i
-		return err
-	})
-	return orNothing(out, err)
-}
-
-// MarkSent moves an intent to SENT.
-func (n notifyStore) MarkSent(ctx context.Context, k notify.Key, now time.Time) (bool, error) {
-	return n.s.change(ctx, `UPDATE notifications SET state = 'SENT', sent_at = ?, sends = sends + 1
-		WHERE event_id = ? AND channel = ? AND state = 'PENDING'`, record.Micros(now), k.EventID, k.Channel)
-}
-
-// Unsent lists PENDING intents.
-func (n notifyStore) Unsent(ctx context.Context, before time.Time, limit int) ([]notify.Intent, error) {
-	return readList(ctx, n.s, func(row scanner) (notify.Intent, error) {
-		i, err := scanIntent(row)
-		return *i, err
-	}, "SELECT "+intentColumns+` FROM notifications WHERE state = 'PENDING' AND created_at < ?
-		ORDER BY created_at, event_id, channel LIMIT ?`, record.Micros(before), max(limit, 0))
 }

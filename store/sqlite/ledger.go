@@ -73,6 +73,7 @@ const auditSQL = `SELECT
 	(SELECT count(*) FROM inbox_parked),
 	(SELECT count(*) FROM notifications WHERE state = 'PENDING'),
 	(SELECT count(*) FROM notifications WHERE state = 'SENT'),
+	(SELECT count(*) FROM notifications WHERE state = 'REFUSED'),
 	(SELECT count(*) FROM claims WHERE state = 'IN_PROGRESS'),
 	(SELECT coalesce(sum(amount), 0) FROM refunds WHERE state = 'SUCCEEDED'),
 	(SELECT count(*) FROM payments p LEFT JOIN
@@ -88,7 +89,7 @@ func (l ledgerStore) Audit(ctx context.Context) (payments.Audit, error) {
 	var byState, refundsByState []byte
 	err := l.s.read(ctx, func(ctx context.Context, q query) error {
 		return q.row(ctx, auditSQL).Scan(&a.SucceededSum, &a.Credits, &a.CreditSum, &a.Debits, &a.DebitSum, &a.Unbalanced, &a.WrongBalance,
-			&a.OutboxWaiting, &a.OutboxParked, &a.MessagesParked, &a.IntentsPending, &a.IntentsSent, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded,
+			&a.OutboxWaiting, &a.OutboxParked, &a.MessagesParked, &a.IntentsPending, &a.IntentsSent, &a.IntentsRefused, &a.ClaimsInProgress, &a.RefundedSum, &a.WrongRefunded,
 			&byState, &refundsByState)
 	})
 	if err == nil {

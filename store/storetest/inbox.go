@@ -36,27 +36,6 @@ func message(id string) retryproof.InboxKey {
 	return retryproof.InboxKey{Consumer: "merchant-credit", Source: "payments", EventID: id}
 }
 
-func intent(eventID, channel string, created float64) notify.Intent {
-	return notify.Intent{
-		Key: notify.Key{EventID: eventID, Channel: channel}, ReplaceID: "pay_7", To: "u1", Title: "Payment received",
-		Body: "USD 30.00", State: notify.Pending, CreatedAt: at(created),
-	}
-}
-
-func (w *world) intent(eventID, channel string) *notify.Intent {
-	w.Helper()
-	k := notify.Key{EventID: eventID, Channel: channel}
-	return must(w, func(ctx context.Context) (*notify.Intent, error) { return w.Payments.Notify.Intent(ctx, k) })
-}
-
-func describeIntent(i *notify.Intent) string {
-	if i == nil {
-		return "no intent"
-	}
-	return fmt.Sprintf("%q %q replace %q to %q: %q %q %s, %d sends, created %s, sent %s", i.EventID, i.Channel, i.ReplaceID, i.To,
-		i.Title, i.Body, i.State, i.Sends, instant(i.CreatedAt), instant(i.SentAt))
-}
-
 func inboxOnce(w *world) {
 	a := inbox.Apply{
 		Key: message("ev_7"), Now: at(14.5), Postings: credit("pay_7:SUCCEEDED", 3000),
@@ -272,67 +251,4 @@ func inboxEndedContext(w *world) {
 	}
 	check(w, "m1", w.balance("merchant:m1"), 0)
 	check(w, "first", w.applies(a), true)
-}
-
-func notifyCases() []testCase {
-	return []testCase{
-		{"MarkSentHappensOnce", notifyMarkSent},
-		{"MarkSentAtOnceHappensOnce", notifyRace},
-		{"UnsentIsOrderedAndBounded", notifyUnsent},
-	}
-}
-
-func (w *world) markSent(eventID, channel string, now float64) bool {
-	w.Helper()
-	k := notify.Key{EventID: eventID, Channel: channel}
-	return must(w, func(ctx context.Context) (bool, error) { return w.Payments.Notify.MarkSent(ctx, k, at(now)) })
-}
-
-func notifyMarkSent(w *world) {
-	check(w, "nothing to mark", w.markSent("ev_7", "push", 1), false)
-	w.applies(inbox.Apply{Key: message("ev_7"), Now: at(14.5), Intents: []notify.Intent{intent("ev_7", "push", 14.5), intent("ev_7", "mail", 14.5)}})
-	check(w, "marked", w.markSent("ev_7", "push", 44.5), true)
-	want := intent("ev_7", "push", 14.5)
-	want.State, want.Sends, want.SentAt = notify.Sent, 1, at(44.5)
-	check(w, "the intent", describeIntent(w.intent("ev_7", "push")), describeIntent(&want))
-	check(w, "marked again", w.markSent("ev_7", "push", 60), false)
-	check(w, "the intent after that", describeIntent(w.intent("ev_7", "push")), describeIntent(&want))
-	check(w, "the other channel", w.intent("ev_7", "mail").State, notify.Pending)
-	a := w.audit()
-	check(w, "pending", a.IntentsPending, 1)
-	check(w, "sent", a.IntentsSent, 1)
-}
-
-func notifyRace(w *world) {
-	all := w.instances()
-	w.applies(inbox.Apply{Key: message("ev_7"), Now: at(14.5), Intents: []notify.Intent{intent("ev_7", "push", 14.5)}})
-	marked := together(w, 20, func(ctx context.Context, i int) (bool, error) {
-		return all[i%len(all)].Payments.Notify.MarkSent(ctx, notify.Key{EventID: "ev_7", Channel: "push"}, at(15))
-	})
-	check(w, "marked", countTrue(marked), 1)
-	check(w, "sends", w.intent("ev_7", "push").Sends, 1)
-}
-
-func notifyUnsent(w *world) {
-	unsent := func(before float64, limit int) string {
-		list := must(w, func(ctx context.Context) ([]notify.Intent, error) {
-			return w.Payments.Notify.Unsent(ctx, at(before), limit)
-		})
-		out := ""
-		for _, i := range list {
-			out += i.EventID + "/" + i.Channel + " "
-		}
-		return out
-	}
-	w.applies(inbox.Apply{Key: message("1"), Now: at(9), Intents: []notify.Intent{
-		intent("e2", "push", 5), intent("e1", "push", 5), intent("e1", "mail", 5), intent("e9", "push", 1), intent("e0", "push", 7), intent("e3", "push", 5),
-	}})
-	w.markSent("e3", "push", 9)
-	check(w, "all", unsent(100, 9), "e9/push e1/mail e1/push e2/push e0/push ")
-	check(w, "created exactly before", unsent(7, 9), "e9/push e1/mail e1/push e2/push ")
-	check(w, "created a microsecond before", unsent(7+tick, 9), "e9/push e1/mail e1/push e2/push e0/push ")
-	check(w, "bounded", unsent(100, 2), "e9/push e1/mail ")
-	check(w, "none before the first", unsent(1, 9), "")
-	w.markSent("e9", "push", 10)
-	check(w, "the next two", unsent(100, 2), "e1/mail e1/push ")
 }

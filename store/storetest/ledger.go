@@ -129,6 +129,9 @@ func ledgerAudit(w *world) {
 		Intents: []notify.Intent{intent(sent.ID, "push", 21), intent(sent.ID, "mail", 21), intent(sent.ID, "sms", 21)}})
 	w.post([]ledger.Posting{{Account: "refunds:transit", Currency: "USD", Amount: 700, Ref: sent.ID + ":cancel"}, {Account: "merchant:m1", Currency: "USD", Amount: -700, Ref: sent.ID + ":cancel"}})
 	w.markSent(sent.ID, "push", 22)
+	refused := failed(sent.ID, 0, 23)
+	refused.Channel, refused.Refused = "sms", true
+	w.fails(refused)
 	w.parks("r", sent.ID, 23)
 	got := w.audit()
 	for _, c := range []struct {
@@ -139,7 +142,7 @@ func ledgerAudit(w *world) {
 	}
 	want := payments.Audit{
 		Credits: 1, CreditSum: 3000, Debits: 1, DebitSum: 700, SucceededSum: 6000, OutboxWaiting: 1, OutboxParked: 1,
-		IntentsPending: 2, IntentsSent: 1, ClaimsInProgress: 2,
+		IntentsPending: 1, IntentsSent: 1, IntentsRefused: 1, ClaimsInProgress: 2,
 	}
 	got.ByState, got.RefundsByState = nil, nil
 	check(w, "the audit", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))

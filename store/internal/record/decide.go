@@ -254,7 +254,7 @@ func KeepsBalance(account string) bool { return strings.HasPrefix(account, "merc
 func NewIntents(intents []notify.Intent, now time.Time) []notify.Intent {
 	out := slices.Clone(intents)
 	for i := range out {
-		out[i].State, out[i].Sends, out[i].SentAt = notify.Pending, 0, time.Time{}
+		out[i].State, out[i].Sends, out[i].SentAt, out[i].NextAt, out[i].Reason = notify.Pending, 0, time.Time{}, time.Time{}, ""
 		if out[i].CreatedAt.IsZero() {
 			out[i].CreatedAt = now
 		}

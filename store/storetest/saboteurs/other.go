@@ -15,7 +15,6 @@ import (
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/inbox"
 	"github.com/retryproof/retryproof/ledger"
-	"github.com/retryproof/retryproof/notify"
 	"github.com/retryproof/retryproof/payments"
 	"github.com/retryproof/retryproof/resolve"
 	"github.com/retryproof/retryproof/store/storetest"
@@ -34,8 +33,6 @@ func otherFaults() []Saboteur {
 		{"due-without-margin", "Due lists UNKNOWN guards that cannot be adopted yet", "UnknownWithALiveLeaseIsNotDue", inDue(func(s resolve.Store) resolve.Store { return dueEarly{s} })},
 		{"due-without-order", "Due lists in no order", "DueIsOrderedAndBounded", inDue(func(s resolve.Store) resolve.Store { return dueReversed{s} })},
 		{"due-without-lease", "Due lists PENDING guards whose lease is alive", "PendingIsDueWhenItsLeaseIsStale", inDue(func(s resolve.Store) resolve.Store { return dueLive{s} })},
-		{"mark-sent-always", "MarkSent says true to everybody", "MarkSentHappensOnce", markSentAlways},
-		{"unsent-too-young", "Unsent lists intents created at exactly the given time", "UnsentIsOrderedAndBounded", unsentTooYoung},
 		{"post-twice", "Post does not recognise its own repeat", "PostHappensOnce", postTwice},
 		{"other-entry-left-by-post", "Post leaves another entry under an old ref in silence", "EntryIsTakenWholeOrRefused", inLedger(func(l payments.Ledger) payments.Ledger { return postLeaves{l} })},
 		{"impossible-id-invalid", "a lookup by an id with a NUL byte is invalid", "LookupOfWhatCannotExistFindsNothing", inLedger(func(l payments.Ledger) payments.Ledger { return paymentOfNUL{l} })},
@@ -155,29 +152,6 @@ type dueLive struct{ resolve.Store }
 func (d dueLive) Due(ctx context.Context, q resolve.Due) ([]effect.Guard, error) {
 	q.Margin = -time.Hour
 	return d.Store.Due(ctx, q)
-}
-
-type marksAlways struct{ notify.Store }
-
-func (m marksAlways) MarkSent(ctx context.Context, k notify.Key, now time.Time) (bool, error) {
-	_, err := m.Store.MarkSent(ctx, k, now)
-	return err == nil, err
-}
-
-func markSentAlways(s storetest.Stores) storetest.Stores {
-	s.Payments.Notify = marksAlways{s.Payments.Notify}
-	return s
-}
-
-type unsentYoung struct{ notify.Store }
-
-func (u unsentYoung) Unsent(ctx context.Context, before time.Time, limit int) ([]notify.Intent, error) {
-	return u.Store.Unsent(ctx, before.Add(clock.Precision), limit)
-}
-
-func unsentTooYoung(s storetest.Stores) storetest.Stores {
-	s.Payments.Notify = unsentYoung{s.Payments.Notify}
-	return s
 }
 
 type postsTwice struct {

@@ -31,7 +31,7 @@ type Saboteur struct {
 // All returns the saboteurs.
 func All() []Saboteur {
 	var out []Saboteur
-	for _, list := range [][]Saboteur{claimFaults(), settleFaults(), verdictFaults(), refundFaults(), outboxFaults(), parkedFaults(), sagaFaults(), otherFaults(), versionFaults(), locatorFaults()} {
+	for _, list := range [][]Saboteur{claimFaults(), settleFaults(), verdictFaults(), refundFaults(), outboxFaults(), parkedFaults(), notifyFaults(), sagaFaults(), otherFaults(), versionFaults(), locatorFaults()} {
 		out = append(out, list...)
 	}
 	return out
