@@ -22,7 +22,8 @@ tidy: ## the repository's own rules; tidies go.mod files first
 	scripts/each-module.sh go mod tidy
 	go test -count=1 ./internal/tidy
 
-lint: $(GOLANGCI_LINT) ## golangci-lint over all modules; builds it the first time
+lint: $(GOLANGCI_LINT) ## tidy go.mod files, and golangci-lint over all modules; builds it the first time
+	scripts/each-module.sh go mod tidy -diff
 	scripts/each-module.sh $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
 
 $(GOLANGCI_LINT):

@@ -3,7 +3,7 @@ module github.com/retryproof/retryproof/store/postgres
 go 1.26.0
 
 require (
-	github.com/jackc/pgx/v5 v5.12.0
+	github.com/jackc/pgx/v5 v5.13.0
 	github.com/retryproof/retryproof v0.0.0
 )
 
