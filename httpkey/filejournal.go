@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/clock"
+	"github.com/retryproof/retryproof/internal/durable"
 )
 
 // FileJournal keeps intents in a directory, one small JSON file per intent, so that
@@ -318,17 +318,9 @@ func (j *FileJournal) remove(path string) error {
 	return syncDir(j.dir)
 }
 
-// syncDir flushes a directory, so that a name that was made stays made. Windows
-// has no such call and keeps names with their files.
+// syncDir makes the names in a folder durable.
 func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir) //nolint:gosec // the directory that the program chose
-	if err != nil {
-		return fmt.Errorf("httpkey: journal: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	if err := durable.SyncDir(dir); err != nil {
 		return fmt.Errorf("httpkey: journal: %w", err)
 	}
 	return nil

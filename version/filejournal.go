@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 
 	"github.com/retryproof/retryproof"
+	"github.com/retryproof/retryproof/internal/durable"
 )
 
 // FileJournal keeps counters in a directory on a local disk. Several processes may
@@ -115,15 +115,9 @@ func prefix(l Line) string {
 	return string(retryproof.Derive("line", l.Stream, l.Caller, l.Device)) + "-"
 }
 
+// syncDir makes the names in a folder durable.
 func syncDir(dir string) error {
-	if runtime.GOOS == "windows" { // it has no flush of a directory
-		return nil
-	}
-	d, err := os.Open(dir) //nolint:gosec // the directory that the program chose
-	if err != nil {
-		return fmt.Errorf("version: journal: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	if err := durable.SyncDir(dir); err != nil {
 		return fmt.Errorf("version: journal: %w", err)
 	}
 	return nil

@@ -39,7 +39,7 @@ var clockedTrees = []string{"worker"}
 // otherTrees keep the rules for all code and no others.
 var otherTrees = []string{
 	"clock", "cmd", "entropy", "examples", "js", "web", "worker",
-	"internal/testcount", "internal/testservice", "internal/tidy",
+	"internal/durable", "internal/testcount", "internal/testservice", "internal/tidy",
 }
 
 // skipPlace is the package that skips or fails a test whose service is missing.
