@@ -42,6 +42,7 @@ type auditReport struct {
 	MessagesParked   int64 `json:"messages_parked"`
 	IntentsPending   int64 `json:"notifications_pending"`
 	IntentsSent      int64 `json:"notifications_sent"`
+	IntentsRefused   int64 `json:"notifications_refused"`
 	ClaimsInProgress int64 `json:"claims_in_progress"`
 	// Outstanding are the credits and debits that SUCCEEDED payments and refunds still
 	// lack. Work in flight explains them, and so does a lost event.
@@ -87,7 +88,7 @@ func report(a payments.Audit) auditReport {
 		Refunds: a.RefundsByState[effect.Succeeded], RefundsOpen: a.RefundsByState[effect.Pending] + a.RefundsByState[effect.Unknown],
 		RefundedSum: a.RefundedSum, Debits: a.Debits, DebitSum: a.DebitSum, WrongRefunded: a.WrongRefunded,
 		WrongBalances: a.WrongBalance, OutboxWaiting: a.OutboxWaiting, OutboxParked: a.OutboxParked, MessagesParked: a.MessagesParked,
-		IntentsPending: a.IntentsPending, IntentsSent: a.IntentsSent, ClaimsInProgress: a.ClaimsInProgress, Disagreements: []string{}}
+		IntentsPending: a.IntentsPending, IntentsSent: a.IntentsSent, IntentsRefused: a.IntentsRefused, ClaimsInProgress: a.ClaimsInProgress, Disagreements: []string{}}
 	r.Payments.Pending, r.Payments.Unknown = a.ByState[effect.Pending], a.ByState[effect.Unknown]
 	r.Payments.Succeeded, r.Payments.Failed, r.Payments.Void = a.ByState[effect.Succeeded], a.ByState[effect.Failed], a.ByState[effect.Void]
 	r.Outstanding.Credits, r.Outstanding.Debits = max(r.Payments.Succeeded-r.Credits, 0), max(r.Refunds-r.Debits, 0)
@@ -104,7 +105,8 @@ func report(a payments.Audit) auditReport {
 	disagree(a.WrongRefunded > 0, "%d payments whose refunded amount is not the sum of their refunds", a.WrongRefunded)
 	disagree(a.Debits > r.Refunds, "%d debits for %d succeeded refunds", a.Debits, r.Refunds)
 	disagree(quiet && a.DebitSum > a.RefundedSum, "%d debited, %d refunded", a.DebitSum, a.RefundedSum)
-	disagree(a.IntentsPending+a.IntentsSent != a.Credits+a.Debits, "%d notifications for %d credits and %d debits", a.IntentsPending+a.IntentsSent, a.Credits, a.Debits)
+	intents := a.IntentsPending + a.IntentsSent + a.IntentsRefused
+	disagree(intents != a.Credits+a.Debits, "%d notifications for %d credits and %d debits", intents, a.Credits, a.Debits)
 	return r
 }
 
@@ -119,7 +121,8 @@ func (r auditReport) print(out output) {
 		{"debits", r.Debits}, {"sum of debits, minor units", r.DebitSum}, {"payments with a wrong refunded sum", r.WrongRefunded},
 		{"entries that do not sum to 0", r.Unbalanced},
 		{"balances that are not their sum", r.WrongBalances}, {"events waiting", r.OutboxWaiting}, {"events parked", r.OutboxParked}, {"messages parked", r.MessagesParked},
-		{"notifications pending", r.IntentsPending}, {"notifications sent", r.IntentsSent}, {"claims in progress", r.ClaimsInProgress},
+		{"notifications pending", r.IntentsPending}, {"notifications sent", r.IntentsSent}, {"notifications refused", r.IntentsRefused},
+		{"claims in progress", r.ClaimsInProgress},
 	}
 	for _, row := range rows {
 		fmt.Fprintf(out.stdout, "%-34s %12d\n", row.name, row.value)

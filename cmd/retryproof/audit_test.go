@@ -23,6 +23,9 @@ func TestMissingCreditsAndDebitsAreSaid(t *testing.T) {
 			t.Errorf("got %s and %+v, want %q and no disagreement", got.String(), r.Outstanding, want)
 		}
 	}
+	if r := report(payments.Audit{ByState: map[effect.State]int64{effect.Succeeded: 3}, Credits: 3, IntentsSent: 1, IntentsPending: 1, IntentsRefused: 1}); r.IntentsRefused != 1 || len(r.Disagreements) != 0 {
+		t.Errorf("one notification of each kind: got %+v", r)
+	}
 	if r := report(payments.Audit{Credits: 1, IntentsSent: 1}); r.Outstanding.Credits != 0 || len(r.Disagreements) == 0 {
 		t.Errorf("a credit without a payment: got %+v", r)
 	}

@@ -60,7 +60,7 @@ var metricHelp = map[string]string{
 	"retryproof_effects_total":          "What requests met: first, replay, pointer, in_progress, mismatch, void, voided, takeover, abandon, fenced, lost_commit, unknown, released, settled, too_late.",
 	"retryproof_inbox_parked":           "Messages that workers have set aside for a person.",
 	"retryproof_inbox_total":            "What workers did with messages: applied, repeat, failed, parked, and late: its delivery had ended before it could be deleted.",
-	"retryproof_notifications_total":    "What became of notifications: sent, skipped, failed.",
+	"retryproof_notifications_total":    "What became of notifications: sent, skipped (sent before, or left until it is due), failed, and refused: not tried any more.",
 	"retryproof_outbox_oldest_seconds":  "Age of the oldest event that waits: how long a failing one may have held back its group; 0 when none waits.",
 	"retryproof_outbox_parked":          "Events that relays have set aside for a person.",
 	"retryproof_outbox_total":           "What relays did with events: sent, failed, parked, fenced.",

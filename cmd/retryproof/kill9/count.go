@@ -22,6 +22,7 @@ type audit struct {
 	OutboxParked    int64 `json:"outbox_parked"`
 	IntentsPending  int64 `json:"notifications_pending"`
 	IntentsSent     int64 `json:"notifications_sent"`
+	IntentsRefused  int64 `json:"notifications_refused"`
 	ClaimsInFlight  int64 `json:"claims_in_progress"`
 	SucceededAmount int64 `json:"succeeded_sum"`
 }
@@ -125,6 +126,7 @@ func compare(a audit, out outsideCounts, c *crowd) error {
 	same("notifications shown", out.shown, intents)
 	same("notifications sent", a.IntentsSent, intents)
 	same("notifications pending", a.IntentsPending, 0)
+	same("notifications refused", a.IntentsRefused, 0)
 	same("events waiting or parked", a.OutboxWaiting+a.OutboxParked, 0)
 	same("entries that do not sum to 0", a.Unbalanced, 0)
 	same("balances that are not their sum", a.WrongBalance, 0)
