@@ -59,19 +59,26 @@ func (s *Store) migrate(ctx context.Context, d Direction) (out []Migration, err 
 	}
 	locked := *s
 	locked.config.Isolation, locked.config.LockTimeout = "read committed", 0 // each statement sees what the last migrator did
-	err = locked.inTx(ctx, func(ctx context.Context, q query) error {
-		conn := q.(overPgx).on.(*pgxpool.Conn)
-		// A look first: with nothing to do, a role needs no right to create anything.
-		if out, err = marked(ctx, conn, known); err != nil || d == Status {
+	// A look first: with nothing to do, a role needs no right to create anything. It has
+	// a transaction of its own: a server learns what others have created when it locks a
+	// table, and one that a transaction has looked at it does not lock again.
+	idle := false
+	err = locked.inTx(ctx, func(ctx context.Context, q query) (err error) {
+		if out, err = marked(ctx, q.(overPgx).on.(*pgxpool.Conn), known); err != nil || d == Status {
 			return err
 		}
-		if plan, err := schema.Plan(out, d); err != nil || len(plan) == 0 {
-			return err
-		}
+		plan, err := schema.Plan(out, d)
+		idle = len(plan) == 0
+		return err
+	})
+	if err != nil || d == Status || idle {
+		return orNothing(out, told(err))
+	}
+	err = locked.inTx(ctx, func(ctx context.Context, q query) (err error) {
 		if _, err := q.exec(ctx, "SELECT pg_advisory_xact_lock($1)", migrationLock); err != nil {
 			return err
 		}
-		out, err = s.applyMigrations(ctx, conn, known, d)
+		out, err = s.applyMigrations(ctx, q.(overPgx).on.(*pgxpool.Conn), known, d)
 		return err
 	})
 	return orNothing(out, told(err))
