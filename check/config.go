@@ -29,10 +29,10 @@ type Config struct {
 
 // Client is whoever sends and retries.
 type Client struct {
-	// Timeout is when a client gives one send up. No default.
+	// Timeout is when a client gives one send up. Defaults to not stated.
 	Timeout time.Duration `json:"timeout"`
 	// RetryHorizon is the longest time after the first send at which a retry can still
-	// arrive, a person who comes back included; it may begin a deadline later. No default.
+	// arrive, a person who comes back included; it may begin a deadline later. Defaults to not stated.
 	RetryHorizon time.Duration `json:"retry_horizon"`
 }
 
@@ -44,11 +44,11 @@ type Server struct {
 	Stamp string `json:"stamp" enum:"balancer,accept,pickup"`
 	// WaitBeforeStamp is the longest time between the client's send and that stamp:
 	// the network alone with "balancer", the balancer's queue too with "accept", the
-	// server's own queue as well with "pickup". No default.
+	// server's own queue as well with "pickup". Defaults to not stated.
 	WaitBeforeStamp time.Duration `json:"wait_before_stamp"`
 	// WaitBeforeQueue is the longest time between the client's send and the server's
 	// own queue: the network and the balancer's queue. It is what ShedAfter does not
-	// bound, so without it shedding shortens no WaitBeforeStamp. No default.
+	// bound, so without it shedding shortens no WaitBeforeStamp. Defaults to not stated.
 	WaitBeforeQueue time.Duration `json:"wait_before_queue"`
 	// ShedAfter is how long a request may wait in the server's own queue before it is
 	// refused. With "pickup" a request is stamped at most WaitBeforeQueue + ShedAfter
@@ -80,7 +80,7 @@ type Server struct {
 
 // PSP is the outside system that is called under a derived key.
 type PSP struct {
-	// Timeout is when a call to it is given up. No default.
+	// Timeout is when a call to it is given up. Defaults to not stated.
 	Timeout time.Duration `json:"timeout"`
 	// CutOff says what ends the waiting for a call: "timeout", its own Timeout and
 	// nothing else; "lease", the end of the lease that it runs under, the server's or the
@@ -116,7 +116,7 @@ type Relay struct {
 // Queue brings the relay's messages to the worker.
 type Queue struct {
 	// Retention is the longest time between the first and the last delivery of one
-	// message that was sent once. No default.
+	// message that was sent once. Defaults to not stated.
 	Retention time.Duration `json:"retention"`
 	// RedriveWithin is how long after its first send a message may be sent again: as a
 	// dead letter, or as an outbox row that was parked. Defaults to never.
@@ -131,7 +131,7 @@ type Queue struct {
 // Worker handles the messages.
 type Worker struct {
 	// Time is the longest time between the delivery of a message and its deletion, the
-	// wait behind others of its batch included. No default.
+	// wait behind others of its batch included. Defaults to not stated.
 	Time time.Duration `json:"time"`
 }
 

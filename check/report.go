@@ -53,7 +53,7 @@ type Result struct {
 	Code string `json:"code"`
 	// Formula is written with the members of the JSON form.
 	Formula string `json:"formula"`
-	// Numbers are the same with numbers.
+	// Numbers is Formula with the values in place of the names.
 	Numbers string `json:"numbers"`
 }
 

@@ -36,7 +36,9 @@ func (e *Engine) Config() Config { return e.config }
 
 // Request asks for one effect.
 type Request struct {
-	Scope       retryproof.Scope
+	// Scope is whose key it is, and for what.
+	Scope retryproof.Scope
+	// Fingerprint is the request's meaning: another one under the key is a Mismatch.
 	Fingerprint retryproof.Fingerprint
 	// GuardID names the effect. Defaults to retryproof.Of("effect", Scope).
 	GuardID retryproof.ID

@@ -74,7 +74,9 @@ const (
 
 // Policy is what the machine must know beyond the records.
 type Policy struct {
-	Rerun  Rerun
+	// Rerun says whether a repeat may run what a vanished owner left.
+	Rerun Rerun
+	// Margin is how long after its end a lease still holds others back.
 	Margin time.Duration
 }
 

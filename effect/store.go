@@ -88,15 +88,20 @@ type Begin struct {
 // belong to Owner count as adopted: the repeat of a lost answer. A guard that was
 // settled to UNKNOWN has no owner ("") and a zero Until, which is always stale.
 type Adopt struct {
-	Scope       retryproof.Scope
-	GuardID     retryproof.ID
+	// Scope names the claim, GuardID the guard.
+	Scope   retryproof.Scope
+	GuardID retryproof.ID
+	// Fingerprint is that of the request; a claim or guard that is inserted gets it.
 	Fingerprint retryproof.Fingerprint
-	ClaimFrom   string
-	GuardFrom   string
-	Owner       string
-	Now         time.Time
-	Until       time.Time
-	Margin      time.Duration
+	// ClaimFrom and GuardFrom are the owners that were seen there, "" for none.
+	ClaimFrom string
+	GuardFrom string
+	// Owner is the new owner's token, Until the end of its lease.
+	Owner string
+	Now   time.Time
+	Until time.Time
+	// Margin is how long after its end a lease is not yet stale.
+	Margin time.Duration
 	// To is the guard's state after the adoption: Pending or Unknown. An UNKNOWN
 	// guard stays UNKNOWN.
 	To State

@@ -32,7 +32,7 @@ type Config struct {
 	// must come from verified credentials, never from something that a request
 	// merely claims. It is asked before anything else, on every request. An error
 	// is answered with 401, or as its retryproof.Code says (403 for
-	// CodeForbidden), and nothing is stored. No default.
+	// CodeForbidden), and nothing is stored. Required.
 	Caller func(*http.Request) (string, error)
 	// Endpoint is the first part of a key's scope: what is asked of whom. Two
 	// requests whose meaning differs in the path or the query must have two
@@ -64,8 +64,8 @@ type Config struct {
 	MaxAnswer int
 	// MaxResult is how much of an answer, in bytes of its JSON form, is kept with
 	// the durable record for the time after the answer has expired; a larger one
-	// is kept without its body, or not at all. At most effect.MaxResultBytes, which
-	// is the default; negative keeps nothing.
+	// is kept without its body, or not at all. At most effect.MaxResultBytes; negative
+	// keeps nothing. Defaults to effect.MaxResultBytes.
 	MaxResult int
 	// Arrived returns when the request arrived, from a stamp that a trusted proxy
 	// has set. A moment that is still to come counts as now. Defaults to the moment at

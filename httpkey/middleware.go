@@ -1,5 +1,16 @@
 package httpkey
 
+// One keyed request on the server, from its headers to its answer.
+//
+// It promises that nothing is written before the caller, the key and the meaning of the
+// request are known; that the handler runs only for the owner of the claim; and that a
+// client hears what repeats will hear, unless a part of the handler's own answer has left.
+// It does not promise that a handler runs in time: the lease bounds the calls outside, see
+// package deadline.
+//
+// A crash before the claim leaves nothing; one between the claim and the end leaves what
+// effect.Config.Rerun decides about; one after the end leaves the answer to repeats.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,13 @@
 package httpkey
 
+// One call of the client's Transport, with all its sends.
+//
+// It promises that every send carries the key and the body of the first, and that the
+// intent is closed only by an answer that settles it. It does not promise an outcome: an
+// end without one leaves the intent open, to be sent again or asked about.
+//
+// A crash leaves the entry that was journaled before the first send, counted as doubtful.
+
 import (
 	"bytes"
 	"cmp"

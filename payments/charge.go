@@ -1,5 +1,15 @@
 package payments
 
+// The charge of one payment, and the rules for what settles it.
+//
+// It promises that the card is charged under the payment's derived key, while the lease and
+// the PSP's memory of the key hold, and that the settlement, its postings and its event are
+// one transaction. It does not promise an outcome: without a definite answer the payment is
+// UNKNOWN, and the resolver, a webhook or a person ends that.
+//
+// A crash before the call or during it leaves PENDING, which the next repeat runs again with
+// the same key, or the sweep makes UNKNOWN; one after the settlement leaves the answer.
+
 import (
 	"context"
 	"errors"

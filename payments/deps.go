@@ -41,25 +41,28 @@ type PSP interface {
 // Lister lists what the PSP did, page by page in a total order, made in [from, to): next
 // is what to pass as after for the next page, empty at the end.
 type Lister interface {
+	// List lists charges.
 	List(ctx context.Context, from, to time.Time, after string, limit int) (page []psp.Charge, next string, err error)
+	// ListRefunds lists refunds.
 	ListRefunds(ctx context.Context, from, to time.Time, after string, limit int) (page []psp.Refund, next string, err error)
 }
 
 // Metrics counts. Labels come in pairs of name and value.
 type Metrics interface {
+	// Add adds n, which is never negative, to the counter of that name and labels.
 	Add(name string, n float64, labels ...string)
 }
 
 // Deps are what differs between production, the embedded default and the
 // simulator.
 type Deps struct {
-	// Store is required.
+	// Store is where everything is kept. Required.
 	Store Stores
-	// Queue is required.
+	// Queue carries the events from the relays to the workers. Required.
 	Queue queue.Queue
-	// PSP is required.
+	// PSP is the card processor. Required.
 	PSP PSP
-	// Push is required.
+	// Push sends the notifications. Required.
 	Push notify.Sender
 	// Authenticate maps a bearer token to a caller; false refuses. Required.
 	Authenticate func(token string) (caller string, ok bool)

@@ -74,7 +74,7 @@ type Refund struct {
 	// Reference and Payment are the RefundRequest's. They are empty for a refund that
 	// somebody made by hand.
 	Reference, Payment string
-	// ChargeID is Charge.ID of the charge.
+	// ChargeID is the Charge.ID of what is given back.
 	ChargeID string
 	// Amount is in minor units of Currency.
 	Amount   int64

@@ -1,5 +1,14 @@
 package resolve
 
+// What a resolver asks the other side: the call repeated with its key while the key is
+// remembered there, else a look-up by our own reference.
+//
+// It promises that nothing is repeated once the key may be forgotten, and that only a
+// definite finding that fits our record settles. It does not promise an end: nothing found
+// proves nothing, and two successes are a person's to judge.
+//
+// It writes nothing, so a crash leaves nothing: the next question is the same one.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,14 @@
 package saga
 
+// The steps of one leased saga, each recorded before it is tried.
+//
+// It promises that a call is made only after STARTED is in the log, under the lease, with
+// the key that every try of it has. It does not promise one try: the participants' keys and
+// marks make repeats harmless.
+//
+// A crash after STARTED, before the answer is recorded, leaves a try whose outcome is not
+// known: the next runner goes on from there, with the same keys.
+
 import (
 	"context"
 	"errors"

@@ -97,9 +97,12 @@ const (
 
 // Observation is one thing that a runner saw.
 type Observation struct {
-	What   string
-	ID     string
-	Saga   string
+	// What is one of the Saw… constants.
+	What string
+	// ID is the saga's, Saga its definition's name; "" where it is not known.
+	ID   string
+	Saga string
+	// Step is the step's name, "" for what concerns the saga; Cancel: its cancel call.
 	Step   string
 	Cancel bool
 }

@@ -42,7 +42,7 @@ type Marks interface {
 	Move(ctx context.Context, m MarkMove) (bool, error)
 }
 
-// MarkMove moves a mark.
+// MarkMove is a compare-and-set of the mark of a key.
 type MarkMove struct {
 	Key      string
 	From, To MarkState

@@ -47,11 +47,15 @@ type Start struct {
 // It then is Owner's until Until; Version is raised and SavedBy empty. An alive
 // lease holds back its own owner too, since the answer to it may have been lost.
 type Lease struct {
-	Names  []string
-	ID     retryproof.ID
-	Owner  string
-	Now    time.Time
-	Until  time.Time
+	// Names are the sagas that the owner knows.
+	Names []string
+	// ID asks for one saga; "" for whichever is first.
+	ID retryproof.ID
+	// Owner is the new owner's token, Until the end of its lease.
+	Owner string
+	Now   time.Time
+	Until time.Time
+	// Margin is how long after its end a lease is not yet stale.
 	Margin time.Duration
 }
 
@@ -60,15 +64,18 @@ type Lease struct {
 // UpdatedAt is Now. Until renews the lease; zero, or a final State, gives it back.
 // Whether the lease is stale does not matter while nobody took it.
 type Save struct {
-	ID      retryproof.ID
+	ID retryproof.ID
+	// Owner and Version are those of the record that was leased or saved last.
 	Owner   string
 	Version int64
 	Now     time.Time
-	State   State
-	Log     []Entry
-	Reason  string
-	NextAt  time.Time
-	Until   time.Time
+	// State, Log, Reason and NextAt are written as they are, the whole log.
+	State  State
+	Log    []Entry
+	Reason string
+	NextAt time.Time
+	// Until is the new end of the lease; zero gives it back.
+	Until time.Time
 }
 
 // Keeps reports whether the owner stays the owner.

@@ -28,6 +28,7 @@ const SignatureHeader = "Stripe-Signature"
 // Deliverer sends one webhook. nil means that the receiver said 2xx; any error
 // means that it is to be sent again.
 type Deliverer interface {
+	// Deliver sends the payload with SignatureHeader as signature.
 	Deliver(ctx context.Context, payload []byte, signature string) error
 }
 

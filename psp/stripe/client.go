@@ -36,7 +36,7 @@ const referenceKey = "payment_id"
 type Config struct {
 	// BaseURL is where the API is, without /v1. It may have a path. Defaults to https://api.stripe.com.
 	BaseURL string
-	// APIKey is the secret key. There is no default.
+	// APIKey is the secret key. Required.
 	APIKey string
 	// WebhookSecret verifies webhooks. Defaults to none: Webhook then refuses all.
 	WebhookSecret string

@@ -21,6 +21,7 @@ import (
 // never retries by itself.
 type Client struct {
 	// BaseURL is where the emulator's Handler is served, without the "/send".
+	// Required.
 	BaseURL string
 	// HTTP is the client that sends; redirects are not followed. Defaults to one
 	// without settings.

@@ -14,7 +14,7 @@ import (
 type Config struct {
 	// Path is the database file; "sqlite:" or "file:" before it is dropped. Its
 	// folder must exist. ":memory:" is a database of this process that ends with
-	// Close. There is no default.
+	// Close. Required.
 	Path string
 	// Migrate applies missing migrations. Defaults to false: a database that lacks
 	// one is refused.

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// options are the flags.
+// options say what to kill, how often, and after how long.
 type options struct {
 	binary, store, queue, data, listen string
 	kills, buyers                      int
