@@ -27,5 +27,5 @@ func suiteStores(*testing.T) storetest.Stores {
 
 func TestStoreKeepsEveryPromiseOfTheSuite(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, storetest.Traits{Volatile: true}, suiteStores)
+	storetest.Run(t, storetest.Traits{Volatile: true, RetriesInside: true}, suiteStores)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/store/postgres"
 	"github.com/retryproof/retryproof/store/storetest"
 )
@@ -20,14 +21,15 @@ func TestStore(t *testing.T) {
 	} {
 		t.Run("store=postgres/isolation="+name, func(t *testing.T) {
 			t.Parallel()
-			storetest.Run(t, storetest.Traits{}, func(t *testing.T) storetest.Stores {
+			storetest.Run(t, storetest.Traits{RetriesInside: true}, func(t *testing.T) storetest.Stores {
 				return stores(t, postgres.Config{URL: database(t), Isolation: level, MaxConns: 8})
 			})
 		})
 	}
 }
 
-// case 20: every transaction may run on another connection of the pooler's.
+// case 20: every transaction may run on another connection of the pooler's. A lock that is
+// held for LockTimeout is a conflict, also a short one on a slow machine.
 func TestStoreBehindAPooler(t *testing.T) {
 	t.Parallel()
 	t.Run("store=postgres-pooled", func(t *testing.T) {
@@ -46,6 +48,7 @@ func stores(t *testing.T, config postgres.Config) storetest.Stores {
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(),
 		PaymentGuards: s.PaymentGuards(), RefundGuards: s.RefundGuards(),
 		Versions: s.Versions(), Locators: s.Locators(),
+		Hold:   func(t *testing.T, m []retryproof.InboxKey, c []retryproof.Scope) func() { return hold(t, s, m, c) },
 		Within: func(ctx context.Context, fn func(storetest.Tx) error) error { return within(ctx, s, config, fn) },
 		Second: func(t *testing.T) storetest.Stores { return stores(t, config) },
 		Reopen: func(t *testing.T) storetest.Stores {
@@ -54,6 +57,32 @@ func stores(t *testing.T, config postgres.Config) storetest.Stores {
 			}
 			return stores(t, config)
 		},
+	}
+}
+
+// hold locks rows in a transaction until release is called.
+func hold(t *testing.T, s *postgres.Store, messages []retryproof.InboxKey, claims []retryproof.Scope) (release func()) {
+	t.Helper()
+	tx, err := s.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := func(sql string, args ...any) {
+		var n int
+		if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM ("+sql+" FOR UPDATE) held", args...).Scan(&n); err != nil || n != 1 {
+			t.Errorf("got %d rows locked and error %v, want 1", n, err)
+		}
+	}
+	for _, m := range messages {
+		lock("SELECT FROM inbox WHERE event_id = $1 AND source = $2 AND consumer = $3", m.EventID, m.Source, m.Consumer)
+	}
+	for _, c := range claims {
+		lock("SELECT FROM claims WHERE scope_id = $1", string(c.ID()))
+	}
+	return func() {
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

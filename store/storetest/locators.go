@@ -448,7 +448,7 @@ func locatorOver(w *world) {
 
 func locatorWithinRace(w *world) {
 	all := w.instances()
-	got := together(w, 6, func(ctx context.Context, i int) (first bool, err error) {
+	got := together(w.patient(), 6, func(ctx context.Context, i int) (first bool, err error) {
 		err = all[i%len(all)].Within(ctx, func(tx Tx) error {
 			items, err := locatorTx(tx)
 			if err != nil {

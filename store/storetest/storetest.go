@@ -91,6 +91,10 @@ type Traits struct {
 	// larger one must be refused with NotDone. Defaults to 8 MiB, the largest
 	// that is tried.
 	MaxAnswer int
+	// RetriesInside: the driver itself runs again what a serialization failure or a
+	// deadlock has undone. Where the suite's own transactions hold no lock, CodeConflict
+	// is then a failure. Defaults to false.
+	RetriesInside bool
 	// Tries is how often the suite asks again when a driver answers NotDone with
 	// CodeConflict because a lock was held. Defaults to 500.
 	Tries int
@@ -136,6 +140,9 @@ type Stores struct {
 	// Within runs fn in an open transaction of the payments database: committed
 	// when fn returns nil, rolled back when it fails or panics.
 	Within func(ctx context.Context, fn func(tx Tx) error) error
+	// Hold locks rows of the inbox and of the claims in a transaction of another
+	// connection, until release is called. Nil for a driver without locks on rows.
+	Hold func(t *testing.T, messages []retryproof.InboxKey, claims []retryproof.Scope) (release func())
 	// Reopen ends this instance and opens its data again: a restart. The Stores
 	// that it was called on are not used afterwards.
 	Reopen func(t *testing.T) Stores
@@ -160,7 +167,7 @@ func Run(t *testing.T, traits Traits, open func(t *testing.T) Stores) {
 		s.group(t, "Ledger", ledgerCases())
 		s.group(t, "List", listCases())
 		s.group(t, "Hops", hopCases())
-		s.group(t, "Janitor", janitorCases())
+		s.group(t, "Janitor", append(janitorCases(), holdCases()...))
 		s.group(t, "Restart", restartCases())
 	}
 	if !s.traits.NoSagas {

@@ -435,7 +435,7 @@ func versionOver(w *world) {
 
 func versionWithinRace(w *world) {
 	all := w.instances()
-	got := together(w, 6, func(ctx context.Context, i int) (first bool, err error) {
+	got := together(w.patient(), 6, func(ctx context.Context, i int) (first bool, err error) {
 		err = all[i%len(all)].Within(ctx, func(tx Tx) error {
 			versions, err := versionTx(tx)
 			if err != nil {

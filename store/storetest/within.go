@@ -47,7 +47,7 @@ func withinCases(tr Traits) []testCase {
 }
 
 func (w *world) within(fn func(ctx context.Context, tx Tx) error) error {
-	_, err := ask(w, func(ctx context.Context) (bool, error) {
+	_, err := ask(w.patient(), func(ctx context.Context) (bool, error) {
 		return true, w.Within(ctx, func(tx Tx) error { return fn(ctx, tx) })
 	})
 	return err
@@ -165,7 +165,7 @@ func withinStillComes(w *world) {
 
 func withinRace(w *world) {
 	all := w.instances()
-	firsts := together(w, 20, func(ctx context.Context, i int) (first bool, err error) {
+	firsts := together(w.patient(), 20, func(ctx context.Context, i int) (first bool, err error) {
 		err = all[i%len(all)].Within(ctx, func(tx Tx) (err error) {
 			if first, err = tx.Once(ctx, message("ev_7"), at(1)); err != nil || !first {
 				return err
@@ -209,9 +209,9 @@ func withinSlow(w *world) {
 // overtakes stores, claims and deletes an event while another transaction is
 // open. False when the driver lets one writer in at a time: then nobody overtakes.
 func (w *world) overtakes() bool {
-	impatient := *w
+	impatient := w.patient()
 	impatient.traits.Tries = 3
-	_, err := ask(&impatient, func(ctx context.Context) (bool, error) {
+	_, err := ask(impatient, func(ctx context.Context) (bool, error) {
 		return w.Payments.Inbox.Apply(ctx, inbox.Apply{Key: message("fast"), Now: at(1), Events: []retryproof.Event{event("fast", "g2")}})
 	})
 	if err != nil {

@@ -45,14 +45,15 @@ const (
 	margin = time.Second
 )
 
-// ask calls f again, a bounded number of times, while the driver refuses it
-// because a lock is held. That a driver may do so is part of effect.Store.
+// ask calls f again, a bounded number of times, while the driver refuses it because a
+// lock is held. That a driver may do so is part of effect.Store; one that retries inside
+// has no reason to.
 func ask[T any](w *world, f func(ctx context.Context) (T, error)) (T, error) {
 	ctx := w.Context()
 	for try := 0; ; try++ {
 		got, err := f(ctx)
 		held := err != nil && retryproof.OutcomeOf(err) == retryproof.NotDone && retryproof.CodeOf(err) == retryproof.CodeConflict
-		if !held || try >= w.traits.Tries {
+		if !held || w.traits.RetriesInside || try >= w.traits.Tries {
 			return got, err
 		}
 		wait := min(w.traits.Pause, time.Duration(try+1)*100*time.Microsecond)
@@ -60,6 +61,14 @@ func ask[T any](w *world, f func(ctx context.Context) (T, error)) (T, error) {
 			return got, err
 		}
 	}
+}
+
+// patient is the same case for transactions of a program's own: no driver can run those
+// again, so that the program does.
+func (w *world) patient() *world {
+	p := *w
+	p.traits.RetriesInside = false
+	return &p
 }
 
 // must is ask for calls that cannot fail.

@@ -3,6 +3,7 @@ package saboteurs
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 
 // claimFaults are wrong about who owns a claim or a guard.
 func claimFaults() []Saboteur {
-	return append(scopeFaults(), []Saboteur{
+	return slices.Concat(scopeFaults(), lockFaults(), []Saboteur{
 		{"expires-at-now", "a claim is claimed anew at exactly its expiry: <= for <", "ClaimIsAliveAtItsExpiryAndAbsentAMicrosecondLater", inEffects(expiresAtNow)},
 		{"expiry-not-judged", "a read shows claims that have expired", "ClaimIsAliveAtItsExpiryAndAbsentAMicrosecondLater", inEffects(expiryNotJudged)},
 		{"guard-for-a-lost-claim", "Begin inserts the guard although the claim was lost", "LostClaimInsertsNoGuard", inEffects(guardForALostClaim)},
@@ -26,7 +27,7 @@ func claimFaults() []Saboteur {
 		{"adopt-in-two-steps", "the guard is adopted although the claim is refused", "AdoptRefusedByTheClaimLeavesTheGuard", inEffects(adoptInTwoSteps)},
 		{"adopt-any-owner", "Adopt does not compare the owner that was read", "AdoptFromAnotherOwnerThanReadChangesNothing", inEffects(adoptAnyOwner)},
 		{"release-by-anybody", "Release does not compare the owner", "ReleaseByAnotherOwnerChangesNothing", inEffects(releaseByAnybody)},
-	}...)
+	})
 }
 
 func expiresAtNow(right effect.Store, _ effect.Keys, _ effect.Guards) effect.Store {

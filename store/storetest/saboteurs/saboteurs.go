@@ -9,7 +9,9 @@ package saboteurs
 
 import (
 	"context"
+	"testing"
 
+	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/effect"
 	"github.com/retryproof/retryproof/store/memory"
 	"github.com/retryproof/retryproof/store/storetest"
@@ -44,6 +46,7 @@ func Right() storetest.Stores {
 		Sagas: s.Sagas(), Marks: s.Marks(),
 		Payments: s.Payments(), Effects: s.Effects(), Due: s.Due(), Keys: s.Keys(), Guards: s.Guards(), PaymentGuards: s.PaymentGuards(), RefundGuards: s.RefundGuards(),
 		Versions: s.Versions(), Locators: s.Locators(),
+		Hold: func(*testing.T, []retryproof.InboxKey, []retryproof.Scope) func() { return func() {} },
 		Within: func(_ context.Context, fn func(tx storetest.Tx) error) error {
 			return s.Within(func(tx *memory.Tx) error { return fn(tx) })
 		},

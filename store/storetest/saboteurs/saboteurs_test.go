@@ -33,7 +33,7 @@ func TestSuite(t *testing.T) {
 		}
 		plant = all[i].Plant
 	}
-	storetest.Run(t, storetest.Traits{Volatile: true}, func(*testing.T) storetest.Stores {
+	storetest.Run(t, storetest.Traits{Volatile: true, RetriesInside: true}, func(*testing.T) storetest.Stores {
 		s := plant(saboteurs.Right())
 		s.Second = func(*testing.T) storetest.Stores { return s }
 		if s.Reopen == nil { // this memory outlives what the suite calls a process
