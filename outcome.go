@@ -43,7 +43,7 @@ const (
 	CodeForbidden    Code = "forbidden"     // 403
 	CodeNotFound     Code = "not-found"     // 404
 	CodeInProgress   Code = "in-progress"   // 409 with Retry-After
-	CodeVoid         Code = "void"          // 409, for ever
+	CodeVoid         Code = "void"          // 409, forever
 	CodeTooLarge     Code = "too-large"     // 413
 	CodeKeyReused    Code = "key-reused"    // 422
 	CodeExceeds      Code = "exceeds"       // 422: more than what is left

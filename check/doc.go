@@ -10,7 +10,7 @@
 //   - Report names everything that fails at once, each with the formula and its
 //     numbers; what "refuse" marks can charge twice or lose, what "warn" marks costs
 //     time, alerts or work, or could not be judged;
-//   - nothing is passed over in silence: a formula whose numbers are not stated is a
+//   - nothing is passed over silently: a formula whose numbers are not stated is a
 //     warning, and the hops that the file leaves out are listed;
 //   - Parse loses nothing: an unknown or repeated member, a wrong unit, a number where
 //     a duration belongs and anything after the end is an error with its line.

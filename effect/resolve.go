@@ -10,7 +10,7 @@ import (
 // Resolve answers "what became of my key?" with the truth, or makes sure that it
 // never will happen (mission C2): an effect that nothing is known of is voided, in
 // key store and guard in one go, so that an original that is still on its way is
-// refused for ever. Looking alone would leave the asker with "not found", and the
+// refused forever. Looking alone would leave the asker with "not found", and the
 // original would run afterwards.
 //
 // Only r.Scope and r.GuardID are used. The verdict is Voided, Replay (final), Pointer

@@ -128,7 +128,7 @@ func (s split) Complete(ctx context.Context, c Completion) (bool, error) {
 }
 
 // Release frees the guard first: while it is there, nobody else may run. The claim
-// goes also when the guard is another owner's, as in Store.Release.
+// goes even when the guard is another owner's, as in Store.Release.
 func (s split) Release(ctx context.Context, r Release) (bool, error) {
 	gone, err := s.guards.ReleaseGuard(ctx, r)
 	if err != nil {

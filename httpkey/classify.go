@@ -100,7 +100,7 @@ func exchangeFrom(ctx context.Context) *exchange {
 }
 
 // running finds the run of the same effect that ctx belongs to, if it is still going
-// on: its claim is our own, and asking for it again would be "in progress" for ever.
+// on: its claim is our own, and asking for it again would be "in progress" forever.
 func running(ctx context.Context, e *effect.Engine, s retryproof.Scope) *exchange {
 	for x := exchangeFrom(ctx); x != nil; x = x.outer {
 		if x.engine == e && x.scope == s && !x.isOver() {

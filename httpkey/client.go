@@ -231,7 +231,7 @@ func (t *Transport) open(r *http.Request, body replayBody) (Entry, error) {
 	if want.Intent == "" {
 		want.Intent = callIntent(key)
 	} else if callEntry(want.Intent) {
-		// Its key goes with its name, also when it is finished and gone by the time
+		// Its key goes with its name, even when it is finished and gone by the time
 		// that it is opened.
 		if want.Key, err = t.keyOfCall(r.Context(), want.Intent); err != nil {
 			return Entry{}, err

@@ -22,7 +22,7 @@ const (
 	// FateRefused: this send was refused before anything ran. The key is let go
 	// when no other send of it is in doubt, and kept otherwise.
 	FateRefused
-	// FateDeclined: definitely not done, for ever, under this key. It is let go,
+	// FateDeclined: definitely not done, forever, under this key. It is let go,
 	// unless another send is in doubt and nothing shows that the answer is the
 	// server's record of the key: then it may be some proxy's, and the key is kept.
 	FateDeclined

@@ -15,7 +15,7 @@ import (
 
 // Resolution is what a server says became of an intent's key.
 type Resolution struct {
-	// Fate is FateDone; FateDeclined, definitely not done under this key, for ever;
+	// Fate is FateDone; FateDeclined, definitely not done under this key, forever;
 	// FateAgain, not final, so ask later; or FateKept, when the question itself was
 	// refused or not understood and asking again at once will not help. Only the
 	// first two settle the intent.
@@ -35,7 +35,7 @@ type Resolution struct {
 // again (mission C2). The question is a request to the server's own call for it, with
 // the caller's credentials, for example POST /payments/resolve; its method, URL and
 // body are the server's business, and Resolve adds the intent's key. A server that
-// knows nothing of the key voids it for ever and says so: then a send that is still on
+// knows nothing of the key voids it forever and says so: then a send that is still on
 // its way runs nothing, and the next use of the intent makes a new key. A server that
 // merely looks must not be asked this way.
 //

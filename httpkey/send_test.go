@@ -228,7 +228,7 @@ func TestARedirectDoesNotCarryAnOldKeyIntoANewEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	open1, _ := open(t, s.journal, entry("i", "K2", start)) // somebody else lets it go, and begins anew
+	open1, _ := open(t, s.journal, entry("i", "K2", start)) // somebody else lets it go, and starts over
 	save(t, s.journal, open1, httpkey.EntryLetGo)
 	open(t, s.journal, entry("i", "K2", start))
 	r, _ = http.NewRequestWithContext(ctx, http.MethodPost, "https://api.example.com/there", strings.NewReader(pay))

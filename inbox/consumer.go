@@ -17,7 +17,7 @@
 // Does not promise: order. The queue orders a group; use versions where the order
 // of effects matters. A message that fails holds back its group until it is applied
 // or set aside; later ones of its group overtake it then. Without Config.Parked it is
-// tried for ever. Nor one handler at a time: one that does not heed its context may
+// tried forever. Nor one handler at a time: one that does not heed its context may
 // still run when its message is delivered again. Nor a life after runtime.Goexit: it
 // counts as a failure, and ends the goroutine.
 //
@@ -82,7 +82,7 @@ type Config struct {
 	// the first delivery and on every repeat. Defaults to nothing.
 	After func(ctx context.Context, d queue.Delivery) error
 	// Parked keeps messages that are set aside. Defaults to none: a message that
-	// fails is tried for ever and holds back its group.
+	// fails is tried forever and holds back its group.
 	Parked ParkedStore
 	// Consumer names this consumer in those records; needed with Parked, and better
 	// the InboxKey.Consumer of what Handler returns. Defaults to "".

@@ -21,7 +21,7 @@ type ParkedKey struct {
 
 // Parked is a message that a consumer could not apply and has set aside, with the
 // reason, for a person (mission E1: what cannot be handled does not block the rest
-// for ever). The message is gone from the queue; this record is where it is now.
+// forever). The message is gone from the queue; this record is where it is now.
 type Parked struct {
 	// Consumer is Config.Consumer.
 	Consumer string

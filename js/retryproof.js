@@ -2,7 +2,7 @@
 //
 // Promises: an intent gets one key. The key is in the journal, durably, before
 // the first byte of the request leaves, and every later send of that intent
-// carries it, also when the intent is done. The key is let go only on an answer that
+// carries it, even when the intent is done. The key is let go only on an answer that
 // says for good that nothing was done, so a timeout, a crash or a second tap, early
 // or late, can never turn into a second key.
 //
@@ -309,7 +309,7 @@ export class Client {
 
   /**
    * Asks the server what became of a journaled intent, instead of sending it again.
-   * A key that the server knows nothing of is voided there for ever: the intent is
+   * A key that the server knows nothing of is voided there forever: the intent is
    * settled as 'void', a send that is still on its way runs nothing, and the next
    * send of the intent makes a new key. Waits for a send that is under way in this
    * tab or in another one.

@@ -19,7 +19,7 @@ type Posting struct {
 	// Amount is in minor units, negative or positive, never 0.
 	Amount int64
 	// Ref is what the line records: the event id or the payment id. A ref has one
-	// entry, for ever: all the postings that one call gives it. A store takes an
+	// entry, forever: all the postings that one call gives it. A store takes an
 	// entry whole, skips it when exactly the same one is there (in whatever order),
 	// and refuses it, NotDone with CodeInvalid, when the ref has another one or a
 	// part of this one: so one effect cannot be posted twice, and no ref is left

@@ -49,7 +49,7 @@ type Store interface {
 	List(ctx context.Context, l List) ([]Record, error)
 }
 
-// Name is what an item is called for ever: kind "mail", owner "u1", id "m9". The id
+// Name is what an item is called forever: kind "mail", owner "u1", id "m9". The id
 // comes from what made the item, such as the message's own id, so that whoever makes
 // it again uses the same name.
 type Name struct {

@@ -50,7 +50,7 @@ type Config struct {
 	// to send. Defaults to 5 min.
 	Overdue time.Duration
 	// GiveUpAfter ends an intent that still fails so long after it was recorded: a
-	// provider that never takes it must not be asked for ever. Age alone ends none: it
+	// provider that never takes it must not be asked forever. Age alone ends none: it
 	// takes a try that fails, and one that failed before. Defaults to 24 h.
 	GiveUpAfter time.Duration
 	// Clock is the time. Defaults to clock.System().

@@ -136,7 +136,7 @@ func TestTheWaitForAFullQueueDoublesToItsBound(t *testing.T) {
 	}
 }
 
-// A row that fails for ever is parked as long as others were sent in the last two
+// A row that fails forever is parked as long as others were sent in the last two
 // MaxBackoff, and no longer: between two sends there may be one wait of that.
 func TestOthersCountAsSentForTwoMaxBackoff(t *testing.T) {
 	for _, c := range []struct {

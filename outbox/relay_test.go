@@ -382,7 +382,7 @@ func TestRowsThatCannotBeDeletedAreSentAgainUnderTheirIDs(t *testing.T) {
 	b.wantSent("e1", "e2", "e1", "e2", "e3")
 }
 
-// A database that does not answer holds up one relay for as long as a send, not for ever.
+// A database that does not answer holds up one relay for as long as a send, not forever.
 func TestAClaimIsBounded(t *testing.T) {
 	b := newBench(t)
 	b.insert("m1", "e1")

@@ -12,9 +12,9 @@ import (
 	"github.com/retryproof/retryproof/version"
 )
 
-// An app that was installed anew has lost its journal, and with it the keys of what it
+// A reinstalled app has lost its journal, and with it the keys of what it
 // sent. So each device may number its payments with one counter, and the server keeps
-// which payment had which number, for ever: the app asks "what was my last action?"
+// which payment had which number, forever: the app asks "what was my last action?"
 // before it lets its user act again (mission C6). The number orders nothing and stops
 // nothing; the key does that.
 //

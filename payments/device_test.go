@@ -57,7 +57,7 @@ func TestAnOlderActionRunsAndIsNotTheLast(t *testing.T) {
 	w.wantLast(42, 42, keyK2, "SUCCEEDED")
 }
 
-// A number stays used, also when a later one was used since.
+// A number stays used, even when a later one was used since.
 func TestAnOlderNumberIsNotUsedTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

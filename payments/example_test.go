@@ -32,7 +32,7 @@ func Example() {
 		system.Handler().ServeHTTP(answer, pay.request())
 		fmt.Println(answer.Code, "replayed:", answer.Header().Get("Idempotency-Replayed") == "true")
 	}
-	_, _ = system.RelayOnce(ctx, 0) // worker.Run does this for ever
+	_, _ = system.RelayOnce(ctx, 0) // worker.Run does this forever
 	_, _ = system.WorkOnce(ctx)
 	fmt.Println(len(core.Charges()), "charge,", phones.Totals().Shown, "notification")
 	// Output:

@@ -11,7 +11,7 @@ import (
 )
 
 // What a relay could not send and what a worker could not apply is set aside with a
-// reason, so that it does not hold back its merchant for ever (mission E1, J5). Here a
+// reason, so that it does not hold back its merchant forever (mission E1, J5). Here a
 // person sees it, and puts it back once the cause is mended.
 
 // The places where a message can be set aside, as the API names them.

@@ -77,7 +77,7 @@ func TestAnOperatorSeesAnEventThatWasSetAsideAndPutsItBack(t *testing.T) {
 }
 
 // A message that no version of the worker understands must not hold back its merchant
-// for ever, and must not be lost either.
+// forever, and must not be lost either.
 func TestAMessageThatCannotBeAppliedIsSetAsideAndItsMerchantGoesOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withOperators)

@@ -191,7 +191,7 @@ func (w *world) resolveFor(d time.Duration) {
 	}
 }
 
-// stuck makes a payment whose key answers 500 for ever, without a charge.
+// stuck makes a payment whose key answers 500 forever, without a charge.
 func stuck(t *testing.T, w *world) {
 	t.Helper()
 	w.fault(pspemulator.Fault{Do: pspemulator.Error500, When: pspemulator.BeforeEffect})

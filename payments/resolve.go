@@ -18,7 +18,7 @@ type keyQuestion struct {
 
 // askAbout answers "what became of my key?", or makes sure that it never runs (mission
 // C2): a key that nothing is known of is voided, so that an original that is still on
-// its way is refused for ever. What is in progress or not known keeps its key.
+// its way is refused forever. What is in progress or not known keeps its key.
 func askAbout(r *http.Request, q keyQuestion) (effect.Decision, error) {
 	d, err := q.engine.Resolve(r.Context(), effect.Request{Scope: q.scope, GuardID: q.id})
 	if err == nil && d.Verdict == effect.Busy {

@@ -28,7 +28,7 @@ func wantBodyState(t testing.TB, got answer, status int, state string) {
 }
 
 // story D-void: a key that nothing is known of is voided, and a late original is
-// refused for ever, also when the key store has forgotten the key.
+// refused forever, even when the key store has forgotten the key.
 func TestALateOriginalOfAVoidedKeyIsRefusedForEver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, storyConfig)

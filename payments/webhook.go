@@ -195,7 +195,7 @@ func (s *System) absent(ctx context.Context, e psp.WebhookEvent, h hook) (string
 	return "unknown payment", nil
 }
 
-// finish settles an attempt by a definite answer: it is evidence, also when it comes so
+// finish settles an attempt by a definite answer: it is evidence, even when it comes so
 // late that somebody else has the effect by now. While that one knows nothing, the answer
 // settles it; when they have recorded something else, a person's verdict perhaps, it is
 // told and kept.

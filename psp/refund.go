@@ -24,7 +24,7 @@ const MaxPage = 100
 // identical fields.
 type RefundRequest struct {
 	// Key is the PSP's idempotency key, derived from what is refunded, never from a
-	// running total and never made anew for a retry: payment id + ":cancel:refund".
+	// running total and never made again for a retry: payment id + ":cancel:refund".
 	Key string
 	// Reference is our own name of the refund, stored with it so that it can be found
 	// after the PSP forgot the key.

@@ -3,7 +3,7 @@
 //
 // Promises:
 //   - it never guesses: an effect is settled by what the remote side says of it,
-//     or it stays UNKNOWN, for ever if need be, and a person is told;
+//     or it stays UNKNOWN, forever if need be, and a person is told;
 //   - a settlement is a compare-and-set on the state, and one without evidence also on
 //     the lease that the resolver holds, so that of many resolvers with one list each
 //     effect is settled once;
@@ -233,7 +233,7 @@ func (r *Resolver) settle(ctx context.Context, g effect.Guard) (bool, error) {
 	return r.record(ctx, g, f)
 }
 
-// record settles an effect by a definite answer. The answer counts also when the lease
+// record settles an effect by a definite answer. The answer counts even when the lease
 // has ended meanwhile and somebody else asks or decides: it is evidence, which the
 // state alone has to allow. When the effect is final by now and the answer speaks
 // against that, a person is told.

@@ -17,7 +17,7 @@ func TestCompensationIsDoneOnEvidenceAndSurvivesARestart(t *testing.T) {
 	l, psp := newLab(t), newCallee()
 	var refunds []string
 	down, ends := true, true
-	// definition is what each process builds anew: it shares nothing but the
+	// definition is what each process builds again: it shares nothing but the
 	// processor.
 	definition := func() saga.Definition {
 		return saga.Definition{Name: "order", Steps: []saga.Step{{

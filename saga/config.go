@@ -16,10 +16,10 @@ type Config struct {
 	Batch int
 	// CallTimeout bounds one call. Defaults to 20 s.
 	CallTimeout time.Duration
-	// WriteTimeout bounds one record, which is finished also when the runner is
+	// WriteTimeout bounds one record, which is finished even when the runner is
 	// told to stop. Defaults to 5 s.
 	WriteTimeout time.Duration
-	// Lease is how long a saga belongs to a runner, counted anew before every call:
+	// Lease is how long a saga belongs to a runner, counted afresh before every call:
 	// CallTimeout + WriteTimeout ≤ Lease. Defaults to 30 s.
 	Lease time.Duration
 	// Margin is added to a lease before another runner takes the saga over.

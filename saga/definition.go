@@ -37,7 +37,7 @@ type Call struct {
 	// Key names the call, the same on every try: the idempotency key for whoever
 	// is called.
 	Key string
-	// OriginalKey is the action's key. A compensation undoes, or refuses for ever,
+	// OriginalKey is the action's key. A compensation undoes, or refuses forever,
 	// what carries it; for an action it is Key.
 	OriginalKey string
 	// SagaID and Saga are the saga's id and its definition's name.

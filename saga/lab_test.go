@@ -125,7 +125,7 @@ func (l *lab) settle(id retryproof.ID, d saga.Definition) saga.Record {
 }
 
 // callee is a service that honours keys, as a processor does: the first outcome of a
-// key is its outcome for ever.
+// key is its outcome forever.
 type callee struct {
 	outcomes map[string]string // key → result
 	calls    []string          // every call that arrived, by key

@@ -106,7 +106,7 @@ func NewParticipant(marks Marks, c clock.Clock) *Participant {
 }
 
 // Do runs the action of key c.OriginalKey unless it is DONE, which returns the first
-// result, or CANCELLED, which is refused for ever: NotDone with CodeVoid.
+// result, or CANCELLED, which is refused forever: NotDone with CodeVoid.
 func (p *Participant) Do(ctx context.Context, c Call, run func(ctx context.Context) ([]byte, error)) ([]byte, error) {
 	m, _, err := p.marks.Mark(ctx, Mark{Key: c.OriginalKey, State: MarkStarted, CreatedAt: p.clock.Now()})
 	if err != nil {
@@ -146,7 +146,7 @@ func (p *Participant) settled(ctx context.Context, key string) ([]byte, error) {
 	return nil, retryproof.Refused(retryproof.CodeVoid, "the action was cancelled while it ran", nil)
 }
 
-// Cancel refuses the action for ever, undoing it first when it ran.
+// Cancel refuses the action forever, undoing it first when it ran.
 //
 // When a try of it is on record without an outcome, settle finds that out: by
 // running the action again with its key, or by a look-up. It returns nil or Done

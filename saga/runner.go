@@ -119,7 +119,7 @@ func (r *Runner) RunOnce(ctx context.Context) (int, error) {
 }
 
 // Advance drives one saga as far as it goes now, for a caller that waits: for
-// example after Start. It returns the record as it is then, also when another
+// example after Start. It returns the record as it is then, even when another
 // runner has the saga or it must wait; ask its State.
 func (r *Runner) Advance(ctx context.Context, id retryproof.ID) (Record, error) {
 	rec, err := r.lease(ctx, id)

@@ -26,7 +26,7 @@ type Chaos struct {
 	Pause float64
 	// Conflict: the store says that a lock is held.
 	Conflict float64
-	// Decline: the processor declines the card, for this key for ever.
+	// Decline: the processor declines the card, for this key forever.
 	Decline float64
 	// Error500: the processor answers 500 and keeps saying so for this key.
 	Error500 float64

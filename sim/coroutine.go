@@ -6,7 +6,7 @@ import (
 )
 
 // coroutine runs one job after another. It is used again because a coroutine's
-// stack has grown by its first job, and growing it anew for every request was a
+// stack has grown by its first job, and growing it again for every request was a
 // sixth of all the time.
 type coroutine struct {
 	next  func() (struct{}, bool)

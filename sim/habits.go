@@ -95,7 +95,7 @@ func (w *World) unheard() bool {
 }
 
 // edit lets buyers edit amounts. One who is refused for it asks no more; a resolver
-// that leaves PENDING payments to their buyers would leave that one for ever.
+// that leaves PENDING payments to their buyers would leave that one forever.
 func (p *Plan) edit() {
 	p.Habits.Edit, p.Config.ResolveUnknownOnly = 0.5, false
 }

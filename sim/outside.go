@@ -186,7 +186,7 @@ func (s pspSeam) Charge(ctx context.Context, r psp.ChargeRequest) (psp.Charge, e
 	return ask(s, ctx, "psp charge", r.Reference, func() (psp.Charge, error) {
 		w.spoilCharge()
 		c, err := s.in.Charge(background, r)
-		// What it charged, also when it then answered 500.
+		// What it charged, even when it then answered 500.
 		if err != nil || !c.Replayed {
 			for _, charge := range w.core.ChargesAfter(w.audit.counted) {
 				w.audit.counted++

@@ -33,7 +33,7 @@ import (
 	"github.com/retryproof/retryproof"
 )
 
-// MaxValueBytes is the most that Write.Value holds: a mark lives for ever, so it
+// MaxValueBytes is the most that Write.Value holds: a mark lives forever, so it
 // stays small.
 const MaxValueBytes = 8 << 10
 

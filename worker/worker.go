@@ -146,7 +146,7 @@ func (l Loop) run(ctx, stepCtx context.Context, config Config) {
 			config.Log.Info("a step works again", "loop", l.Name, "after_failures", failures)
 			failures = 0
 		}
-		// A step that did something is called again at once, also when a part of it
+		// A step that did something is called again at once, even when a part of it
 		// failed: one message that fails must not slow down all others.
 		switch {
 		case n > 0:
@@ -165,7 +165,7 @@ func (l Loop) run(ctx, stepCtx context.Context, config Config) {
 }
 
 // call runs the step. It recovers nothing: it adds the loop's name to a panic, and
-// makes one of a runtime.Goexit, which would end the loop in silence.
+// makes one of a runtime.Goexit, which would end the loop silently.
 func (l Loop) call(ctx context.Context) (int, error) {
 	returned := false
 	defer func() {

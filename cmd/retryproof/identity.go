@@ -17,7 +17,7 @@ import (
 )
 
 // Parts that remember for each other have names, so that one that was lost or mixed
-// up is refused at the start instead of charging twice or losing a credit in silence.
+// up is refused at the start instead of charging twice or losing a credit silently.
 // The ledger keeps the names beside the hop counts.
 const (
 	hopIdentity       = "identity"

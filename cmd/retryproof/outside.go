@@ -125,7 +125,7 @@ func (o *outside) openEmulator(ctx context.Context, dir string, hops payments.Ho
 		return fmt.Errorf("the processor's file: %w", err)
 	}
 	o.closers = append(o.closers, journal.Close)
-	// Fresh secrets for each start: what is not delivered yet is signed anew. With
+	// Fresh secrets for each start: what is not delivered yet is signed again. With
 	// secrets in the environment other processes can use this processor too.
 	key, secret := os.Getenv("STRIPE_API_KEY"), os.Getenv("STRIPE_WEBHOOK_SECRET")
 	o.named = key != ""

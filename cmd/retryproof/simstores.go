@@ -95,7 +95,7 @@ func emptySQLite(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	defer rows.Close()      //nolint:errcheck // read to its end
-	var statements []string // and no PRAGMA: it makes all prepared statements be prepared anew
+	var statements []string // and no PRAGMA: it makes all prepared statements be prepared again
 	for rows.Next() {
 		var name string
 		if err := rows.Scan(&name); err != nil {

@@ -19,7 +19,7 @@ func (c *Core) Account() string {
 	return c.account
 }
 
-// OpenAccount names the company, once and for ever. The id is the caller's to make
+// OpenAccount names the company, once and forever. The id is the caller's to make
 // unique. It is an error when the company has another name, and when the journal did
 // not take it; then the company has none.
 func (c *Core) OpenAccount(ctx context.Context, id string) error {

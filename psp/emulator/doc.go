@@ -11,7 +11,7 @@
 //     refused. A repeat while the first is executing is refused with 409.
 //   - A key is forgotten [Config].KeyMemory after its first use, judged when it is
 //     read. From then on a repeat is a new request, and charges again.
-//   - Charges and refunds, and finding them by id, metadata or listing, are for ever.
+//   - Charges and refunds, and finding them by id, metadata or listing, are kept forever.
 //   - All refunds of a charge that have not failed are together never more than the
 //     charge. One that fails counts as not given back from then on.
 //   - A listing shows at once what was done, newest first, and is a total order.

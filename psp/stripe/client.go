@@ -163,7 +163,7 @@ func onceClient(c *http.Client, prefix string) *http.Client {
 }
 
 // once hides the Idempotency-Key from net/http. A transport that sees this header
-// takes a POST for safe to repeat, and does repeat it, in silence, when a reused
+// takes a POST for safe to repeat, and does repeat it, silently, when a reused
 // connection breaks under it. Then "connection refused" could be about the second
 // send while the first had arrived, and NotDone would be a lie. The transport looks
 // for the canonical spelling only, and on the wire the case does not matter. What

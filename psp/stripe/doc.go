@@ -24,7 +24,7 @@
 //     usually within a minute, in an outage within an hour. "Not found" proves
 //     nothing.
 //   - That a saved answer is fresh: a charge that was Processing when the key was
-//     first used is replayed as Processing for ever, and so is a refund. Use
+//     first used is replayed as Processing forever, and so is a refund. Use
 //     [Client.Retrieve] and [Client.RetrieveRefund].
 //   - That a refund that Succeeded stays so: a bank may send the money back.
 //

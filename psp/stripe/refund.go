@@ -26,7 +26,7 @@ var permanentRefusals = []stripesdk.ErrorCode{
 }
 
 // Refund gives money of one charge back in one request. The errors are listed at the
-// package. A refusal for ever (refunded already, disputed, more than is left) is
+// package. A final refusal (refunded already, disputed, more than is left) is
 // NotDone with the code permanent; it speaks of this request only. When an earlier
 // request under the same key is unsettled, or the key is older than Stripe's memory,
 // "refunded already" may be the echo of this very refund: [Client.FindRefunds] tells.

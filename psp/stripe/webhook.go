@@ -19,7 +19,7 @@ const signatureHeader = "Stripe-Signature"
 
 // Webhook verifies and reads a webhook; now is the time of its arrival.
 //
-// An event about a refund has it in Refund, also when it is none of ours: then
+// An event about a refund has it in Refund, even when it is none of ours: then
 // somebody made it by hand and its Reference is empty. charge.refunded is not one of
 // these, since it does not name the refund: subscribe to refund.created,
 // refund.updated and refund.failed.

@@ -168,7 +168,7 @@ type Queue struct {
 }
 
 // Dial connects to the server at url (nats://host:port, several separated by
-// commas) and opens the queue. The connection reconnects for ever and buffers
+// commas) and opens the queue. The connection reconnects forever and buffers
 // nothing while it is down, so that a Send without a connection is NotDone.
 // Further options, such as credentials, are applied last.
 func Dial(ctx context.Context, url string, cfg Config, options ...natsgo.Option) (*Queue, error) {
@@ -198,7 +198,7 @@ func Dial(ctx context.Context, url string, cfg Config, options ...natsgo.Option)
 // would lose or repeat messages, or with another number of partitions, is
 // refused, and the error names all that is wrong.
 //
-// The connection should reconnect for ever and have natsgo.ReconnectBufSize(-1);
+// The connection should reconnect forever and have natsgo.ReconnectBufSize(-1);
 // otherwise a Send without a connection is Unknown instead of NotDone.
 func Open(ctx context.Context, nc *natsgo.Conn, cfg Config) (*Queue, error) {
 	if err := cfg.Validate(); err != nil {

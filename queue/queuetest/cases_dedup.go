@@ -44,7 +44,7 @@ func windowIsNotExtended(r *run) {
 	window := 3 * r.tr.Short
 	r.openWith(Windows{DedupWindow: window, Visibility: 30 * time.Second})
 	// A slow machine in real time may miss the end of the window. Then nothing was
-	// shown and the case begins anew.
+	// shown and the case starts over.
 	for try := range 5 {
 		if r.windowOnce(fmt.Sprintf("x%d", try), window) {
 			return

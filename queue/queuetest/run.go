@@ -183,7 +183,7 @@ func (r *run) drain(want int) []queue.Delivery {
 		now := r.elapsed()
 		switch {
 		case len(ds) > 0:
-			// A message that keeps coming would come for ever.
+			// A message that keeps coming would come forever.
 			if len(out) > want {
 				r.Fatalf("got %d deliveries %q, want %d", len(out), ids(out), want)
 			}

@@ -41,7 +41,7 @@ type Tx struct {
 // written and the error is NotDone with CodeConflict: run it again.
 func (s *Store) Within(fn func(tx *Tx) error) error {
 	tx := &Tx{s: s, noted: map[retryproof.InboxKey]bool{}, settled: map[retryproof.ID]bool{}}
-	defer tx.end() // also when fn panics
+	defer tx.end() // even when fn panics
 	if err := fn(tx); err != nil {
 		return err
 	}

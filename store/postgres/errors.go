@@ -17,7 +17,7 @@ import (
 var errReplica = &retryproof.Error{Outcome: retryproof.NotDone, Code: retryproof.CodeReadOnly,
 	Message: "the server is a read replica", Hint: "give the primary's address"}
 
-// stateError is what drivers' errors with an SQLSTATE have in common, also when
+// stateError is what drivers' errors with an SQLSTATE have in common, even when
 // another driver wraps them.
 type stateError interface {
 	error

@@ -23,7 +23,7 @@ import (
 type Tx struct{ q query }
 
 // Within binds to a transaction of pgx. A transaction that is finished, or nil, makes
-// every method fail with CodeInvalid: nothing is published in silence.
+// every method fail with CodeInvalid: nothing is published silently.
 func Within(tx pgx.Tx) Tx {
 	if tx == nil {
 		return Tx{}

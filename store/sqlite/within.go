@@ -19,7 +19,7 @@ type Tx struct{ q query }
 
 // Within binds to your transaction, from sql.Open("sqlite", [Config.DSN]) on the same
 // file. A transaction that is finished, or nil, makes every method fail with
-// CodeInvalid: nothing is published in silence.
+// CodeInvalid: nothing is published silently.
 func Within(tx *sql.Tx) Tx {
 	if tx == nil {
 		return Tx{}

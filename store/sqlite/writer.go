@@ -85,7 +85,7 @@ func (w *writer) do(ctx context.Context, run func(ctx context.Context, q query) 
 	}
 }
 
-// alone runs f while nobody else uses the connection, also when f panics.
+// alone runs f while nobody else uses the connection, even when f panics.
 func (w *writer) alone(ctx context.Context, f func()) error {
 	select {
 	case <-w.lead:

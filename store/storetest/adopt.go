@@ -146,7 +146,7 @@ func adoptRefusedByClaim(s *subject) {
 
 	held := s.subject(s.kind, "held")
 	held.begin("A1", 0.02)
-	held.complete("A1", nil, 7) // expires, and somebody claims anew
+	held.complete("A1", nil, 7) // expires, and somebody claims again
 	held.begin("C", 8)
 	held.unchanged("an adoption refused by the claim's lease", 9, func() {
 		a := held.adoption("B", "A1", 9)

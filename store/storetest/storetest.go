@@ -27,7 +27,7 @@
 //   - a void shows as a guard in lists and counts, as any other state does; a refund
 //     that was voided before it began belongs to no payment;
 //   - a Begin that loses its claim, and an adoption that its claim refuses, are answered
-//     with what is there, also when the scope has a guard with another id;
+//     with what is there, even when the scope has a guard with another id;
 //   - what is kept beside a guard goes with it when the guard is released;
 //   - texts are ordered by their bytes;
 //   - Audit.Credits counts postings whose account begins "merchant:" and whose

@@ -21,7 +21,7 @@ type fakeAPI struct {
 	phone *emulator.Emulator
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and made anew on every change
+	changed  chan struct{} // closed and replaced on every change
 	sends    []sent
 	asked    []sent // questions what became of a key
 	cancels  []sent

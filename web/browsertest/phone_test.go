@@ -155,7 +155,7 @@ func TestANewOrderIsANewKey(t *testing.T) {
 	p.awaitSaid("Paid $30.00 to m1, once")
 	p.await(`document.getElementById('tap').disabled`)
 	p.click("next")
-	p.await(`document.getElementById('next').hidden`) // the form has been laid out anew
+	p.await(`document.getElementById('next').hidden`) // the form has been laid out again
 	p.click("tap")
 	p.awaitJournal("done", "done")
 	sends := api.awaitSends(p.ctx, t, 2)
