@@ -11,7 +11,7 @@
 //   - effect: claim, record, run, answer; the heart
 //   - httpkey: Idempotency-Key for net/http servers and clients
 //   - outbox, inbox, notify: events and notifications, once each
-//   - resolve: settles what nobody knows the outcome of
+//   - resolve: settles effects whose outcome nobody knows
 //
 // This package imports the standard library only, reads no clock and makes
 // nothing random: the same input gives the same ids in every process, Region

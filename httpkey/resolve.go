@@ -51,9 +51,9 @@ type Resolution struct {
 //	3xx, 401, 403, 404 and the rest of 4xx       kept: they are about the question
 //
 // A nil error means that an answer came; without one the error is Unknown. So is a
-// refusal to ask, with CodeNotFound when the intent is not pending: nothing is learned
-// of the intent by it. When the journal cannot note a final answer, the Resolution
-// stands beside the error, whose Outcome it is.
+// refusal to ask, with CodeNotFound when the intent is not pending: it teaches
+// nothing about the intent. When the journal cannot note a final answer, the Resolution
+// is returned with the error, and matches its Outcome.
 func (t *Transport) Resolve(ctx context.Context, intent string, question *http.Request) (Resolution, error) {
 	body, err := t.bodyOf(question)
 	if err != nil {

@@ -25,7 +25,7 @@
 // after the commit, the repeat skips the effect, runs the follow-up and deletes;
 // after it was set aside, the message comes again, is applied or found set aside, and
 // is deleted; after the delete, done. A delivery that ended before its message could
-// be deleted is told ("late"), and the message comes again.
+// be deleted is reported ("late"), and the message comes again.
 package inbox
 
 import (

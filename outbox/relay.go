@@ -4,7 +4,7 @@
 //
 // Promises:
 //   - every committed row is published at least once, whenever its transaction
-//     committed, also after a dump and restore: no position is kept that could
+//     committed, even after a dump and restore: no position is kept that could
 //     pass it by;
 //   - every send of a row carries the stored event id;
 //   - rows of one group are published in the order in which they were stored,

@@ -93,7 +93,7 @@ func fromCursor(s string) (retryproof.ID, time.Time, error) {
 	return retryproof.ID(id), time.UnixMicro(at).UTC(), nil
 }
 
-// ourCharges is the payments as reconcile compares them with the PSP's charges.
+// ourCharges lists our payments for reconcile, which compares them with the PSP's charges.
 type ourCharges struct{ s *System }
 
 func entryOf(p Payment) reconcile.Entry {
@@ -150,7 +150,7 @@ func (s *System) closeBy(ctx context.Context, r *resolve.Resolver, id retryproof
 	return err == nil, err
 }
 
-// ourRefunds is the refunds as reconcile compares them with the PSP's.
+// ourRefunds lists our refunds for reconcile, which compares them with the PSP's.
 type ourRefunds struct{ s *System }
 
 func refundEntryOf(r Refund) reconcile.Entry {

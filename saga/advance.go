@@ -84,7 +84,7 @@ func (r *Runner) act(ctx context.Context, d Definition, rec Record, next Decisio
 	now := r.config.Clock.Now()
 	started, i := begin(d, rec, next, now)
 	if before, again := rec.Entry(started.Log[i].Step, next.Cancel); again && before.State == Started {
-		// Whoever began this try ended before he could record it, and told nobody.
+		// Whoever began this try ended before recording it, and told nobody.
 		r.saw(SawInterrupted, rec, before)
 		started.Log[i].Alerted = r.alert(ctx, rec, before, errors.New("the try was interrupted"))
 	}

@@ -1,5 +1,5 @@
 // Package saga runs a series of steps in several services, each with its own
-// commit, and undoes what was done when one of them cannot be (mission I1).
+// commit, and undoes what was done when one of them cannot be done (mission I1).
 //
 // A saga is named after the intent that it serves. Every call of it carries a key
 // derived from that name: id.Sub(step) for an action, id.Sub("cancel", name) for
@@ -16,7 +16,7 @@
 //     who was overtaken changes nothing;
 //   - COMPLETED is written when every action is DONE, COMPENSATED when every
 //     compensation that was due is DONE; nothing else is evidence;
-//   - when a saga turns, every action that was begun is compensated, latest first,
+//   - when a saga turns back, every action that was begun is compensated, latest first,
 //     the refused one and one in doubt too, as if it had happened.
 //
 // The last rule is safe when compensations keep the contract of [Step.Cancel]:
@@ -42,9 +42,9 @@
 //   - after the lease, before a record: the lease goes stale, another runner goes on;
 //   - after a call was recorded, before, during or after it: STARTED; the next
 //     runner calls again with the same key;
-//   - a call panics: UNKNOWN, as after any error of no class; the process lives, and a
+//   - a call panics: UNKNOWN, as after any unclassified error; the process lives, and a
 //     panic of anything else (a store, Alert, Observe) goes on, as a runtime.Goexit does;
-//   - after a call's outcome was recorded: the next runner goes on behind it;
+//   - after a call's outcome was recorded: the next runner continues from there;
 //   - the answer to a record's COMMIT is lost: the runner asks again and reads the
 //     record back before it makes another call; if it cannot, it stops.
 package saga

@@ -42,7 +42,7 @@ type Marks interface {
 	Move(ctx context.Context, m MarkMove) (bool, error)
 }
 
-// MarkMove is a compare-and-set of the mark of a key.
+// MarkMove is a compare-and-set of one key's mark.
 type MarkMove struct {
 	Key      string
 	From, To MarkState

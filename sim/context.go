@@ -120,7 +120,7 @@ func (c *simContext) armUntil(wake time.Duration) {
 	}
 }
 
-// leave takes back that somebody is told of the end.
+// leave cancels a waiter's notification.
 func (c *simContext) leave(w waiter) {
 	if i := slices.Index(c.waiting, w); i >= 0 {
 		c.waiting = slices.Delete(c.waiting, i, i+1)

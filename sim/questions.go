@@ -20,7 +20,8 @@ func resolveKey(b *Buyer, i *Intent, key string) Message {
 	return Message{Label: i.Name + " ask", Path: "/payments/resolve", Token: b.Name, Key: key}
 }
 
-// lookAtKey asks for the payment and leaves a key that nothing is known of usable.
+// lookAtKey reads the payment. Unlike resolveKey it voids nothing: a key that nothing
+// is known about stays usable.
 func lookAtKey(b *Buyer, i *Intent, key string) Message {
 	return Message{Label: i.Name + " look", Method: http.MethodGet, Path: "/payments/" + string(derivedID(b.Name, key)), Token: b.Name}
 }

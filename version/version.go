@@ -13,7 +13,7 @@
 //     nothing after its mark, [Store].Recent leads back to one that did not.
 //
 // Does not promise: order between two devices, since each counts for itself; the own
-// outcome of a copy that is older than the last write. Who needs that keeps the
+// outcome of a copy that is older than the last write. Whoever needs that keeps the
 // outcome under the action's key: an effect's guard answers for the action, the
 // version decides whether it is applied, and both commit together (case 26).
 //

@@ -8,7 +8,7 @@
 // built for, whereas a loop that is gone unnoticed is not. A step that ends its
 // goroutine with runtime.Goexit panics for the same reason.
 //
-// Does not promise: safety. Steps are safe to run at any time, anywhere, twice.
+// Does not promise: safety. Steps are safe to run at any time, anywhere, and twice.
 package worker
 
 import (

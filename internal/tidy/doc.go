@@ -5,7 +5,7 @@
 //
 // A rule is one function from the repository to its problems. It needs three
 // things: a line in [Rules], a tree under testdata that breaks it and keeps it,
-// and, if a file must be let off, a line in exemptions with the reason.
+// and, if a file needs an exemption, a line in exemptions with the reason.
 //
 // The rules read source text and syntax trees of every module at once; they
 // build nothing and need no network. They do not promise to catch somebody who

@@ -68,7 +68,7 @@ func (t sagaStore) Start(ctx context.Context, s saga.Start) (saga.Record, error)
 		if len(inserted) > 0 {
 			return inserted[0], nil
 		}
-		// Somebody else inserted it since: a later statement sees what he committed.
+		// Somebody else has inserted it since: a later statement sees what was committed.
 		if there, err = t.Read(ctx, s.ID); err != nil {
 			return saga.Record{}, err
 		}
@@ -80,7 +80,7 @@ func (t sagaStore) Start(ctx context.Context, s saga.Start) (saga.Record, error)
 }
 
 // leaseSagaSQL takes the first saga that can be had; one that somebody is taking now
-// is left to him. Parameters: names, the time before which a lease must have ended,
+// is left alone. Parameters: names, the time before which a lease must have ended,
 // the time, the owner, the end of the lease, an id or "".
 var leaseSagaSQL = `WITH free AS MATERIALIZED (
 	SELECT id FROM sagas
