@@ -1,7 +1,7 @@
 // Package check judges the settings of a whole path against each other, from the
 // client's patience to the inbox's memory: the failure checklist as a program.
 //
-// Each package of this module refuses unsafe settings of its own. What only shows
+// Each package of this module refuses unsafe settings of its own. What shows only
 // when two hops are put side by side, such as a guard that forgets sooner than its
 // clients stop retrying, no single package can see. [Parse] reads the settings from
 // a JSON file, [Config.Report] judges them.
@@ -15,7 +15,7 @@
 //   - Parse loses nothing: an unknown or repeated member, a wrong unit, a number where
 //     a duration belongs and anything after the end is an error with its line.
 //
-// It does not promise that the settings are those that run, nor that a path with no
+// It does not promise that the settings are the ones in use, nor that a path with no
 // finding is right: it judges times and memories, not code.
 //
 // It reads no clock, no network and no file, so there is nothing for a crash to leave.

@@ -10,7 +10,7 @@
 //
 // The package promises:
 //   - an arrival is never later than the moment of accept, whatever a header says:
-//     a stamp can make a request older and never younger, so it shortens a lease and
+//     a stamp can make a request older but never younger, so it shortens a lease and
 //     never stretches one;
 //   - only a proxy that the configuration trusts is believed, judged by the address of
 //     the connection's other end; what others send is ignored and counted;
@@ -22,7 +22,7 @@
 // requests look younger by its offset. [Formula2] therefore takes the largest offset
 // that you allow as one of its terms. Nor does it see the time before the stamp: the
 // way to the proxy, or, without a stamp, the proxy's own queue and the time that a
-// slow client takes for its headers. Nor does it stop what was sent: it only ends the
+// slow client takes for its headers. Nor does it stop what was sent: it only stops
 // waiting for it.
 //
 // A crash leaves nothing behind: the package keeps no state. A request that is sent

@@ -93,7 +93,7 @@ type Config struct {
 	//	200 201 203 to 208 226, any other 2xx, 304
 	//	        done: final
 	//	300 301 302 303
-	//	        done when the attempt has begun; unknown else, it may be a login page
+	//	        done when the attempt has begun; otherwise unknown, since it may be a login page
 	//	202     unknown: accepted is not done
 	//	402 404 409 410 412 416 422 423 451
 	//	        definitely not done: final; unknown with a Retry-After, or when it is a

@@ -18,7 +18,7 @@
 // key (effect.FromContext(ctx).Key) and is run again by an engine that allows it
 // has one effect; nor that a streamed answer that was cut is recorded.
 //
-// A crash of the server leaves behind what effect says of its crash points; one
+// A crash of the server leaves behind what effect lists under its crash points; one
 // after the record and before the answer is sent costs nothing, since the repeat
 // gets the record.
 //
@@ -43,7 +43,7 @@
 // # What a handler's answer means
 //
 //	2xx but 202, 304                done: final
-//	300 to 303                      the same when the attempt has begun; unknown else, it may be a login page
+//	300 to 303                      the same when the attempt has begun; otherwise unknown, since it may be a login page
 //	402 404 409 410 412 416 422 423 424 451   definitely not done: final too; unknown instead
 //	                                with a Retry-After, or when it is a problem "in-progress"
 //	307 308 400 401 403 405 406 411 413 414 415 417 421 425 426 428 429 431
@@ -65,7 +65,7 @@
 //
 // The client of an unknown run gets the handler's own 5xx, 202 or redirect, and the
 // pointer in place of anything else: a 400 after the effect has begun would tell it
-// to give the key up.
+// to give up the key.
 //
 // A route that is wrapped twice, around a router and again inside of it, runs once:
 // the inner middleware finds the run of the outer one, if both share an engine.
@@ -75,7 +75,7 @@
 // What the handler set is recorded, values apart as they were, except for headers
 // that belong to one response or one client; see [NotRecorded]. A header that it took
 // away, or keeps net/http from guessing, stays away on a repeat. What must fit each
-// request, such as the headers of CORS, belongs outside of the middleware.
+// request, such as CORS headers, belongs outside the middleware.
 //
 // A body larger than MaxAnswer is sent but not kept, and one that ended before its
 // Content-Length is not kept either: a repeat then gets the same status and headers

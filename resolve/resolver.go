@@ -2,7 +2,7 @@
 // a way that is safe either way (mission C4).
 //
 // Promises:
-//   - it never guesses: an effect is settled by what the remote side says of it,
+//   - it never guesses: an effect is settled by what the remote side says about it,
 //     or it stays UNKNOWN, forever if need be, and a person is told;
 //   - a settlement is a compare-and-set on the state, and one without evidence also on
 //     the lease that the resolver holds, so that of many resolvers with one list each

@@ -1,5 +1,5 @@
 // Command testcount counts what a test run did. It reads the output of
-// "go test -json" or of node's TAP reporter, prints failures in full and else one
+// "go test -json" or of node's TAP reporter, prints failures in full and otherwise one
 // line per package, and keeps the results in a file; a last call adds the files
 // up. scripts/test.sh is its only user.
 //

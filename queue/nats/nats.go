@@ -26,7 +26,7 @@
 //     or run the stream with three replicas on machines that do not lose power
 //     together. The server of package embedded syncs every write.
 //
-// A stream that is deleted while processes run is made again, and what it held is lost:
+// A stream that is deleted while processes run is recreated, and what it held is lost:
 // Config.Log is told. A message that somebody else wrote into the stream is delivered
 // under an id that names its place ("foreign:STREAM:SEQUENCE"), so that whoever receives
 // it can set it aside and its partition goes on.

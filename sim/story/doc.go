@@ -2,8 +2,8 @@
 // acceptance story of the system. It runs the composition that production runs,
 // payments.New in several processes, in the virtual time of package sim.
 //
-// A scenario is data: who does what when, which fault meets which call, which
-// constant has another value. Nothing of an outcome is written down in it. What
+// A scenario is data: who does what and when, which fault meets which call, which
+// constant has another value. No outcome is written down in it. What
 // must come out is computed from the scenario's parameters, beside the scenario,
 // and compared with what came out.
 //
