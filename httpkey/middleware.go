@@ -241,39 +241,54 @@ func (x *keyed) run(a *effect.Attempt) {
 
 // end settles what the handler left open and answers.
 func (x *keyed) end(ctx context.Context, a *effect.Attempt, state *exchange, rec *recorder) {
-	d, ended := a.Ended()
-	if ended {
+	if d, ended := a.Ended(); ended {
 		x.answerSettled(d, rec)
 		return
 	}
-	how := x.m.config.ending(state, a, rec.given())
-	var err error
-	switch {
-	case how == EndSucceeded || how == EndFailed:
-		f := x.final(how, rec.answer())
-		until := x.answerEnd(x.m.engine.Config().Clock.Now())
-		if d, err = a.Finish(ctx, f); err == nil && a.Within() {
-			x.answerSettled(d, rec) // the handler's transaction recorded the answer, if it committed
-			return
-		}
-		if err == nil && d.Answer != nil && d.Claim == nil {
-			x.expires(rec, until)
-			rec.send()
-			return
-		}
-	case how == EndNotDone:
-		var free bool
-		if free, err = a.Release(ctx); err != nil || free {
-			rec.send() // not freed: the claim goes stale; the refusal is true all the same
-			return
-		}
-		d, err = a.Unknown(ctx) // another owner was faster: nothing is written, the record says what is so
+	switch how := x.m.config.ending(state, a, rec.given()); how {
+	case EndSucceeded, EndFailed:
+		x.endFinal(ctx, a, x.final(how, rec.answer()), rec)
+	case EndNotDone:
+		x.endNotDone(ctx, a, rec)
 	default:
-		// The handler's own answer goes out only if it does not say more than is known.
-		if d, err = a.Unknown(ctx); (err != nil || d.Verdict == effect.Pointer) && leavesOpen(rec.status) {
-			rec.send()
-			return
-		}
+		x.endUnknown(ctx, a, rec)
+	}
+}
+
+// endFinal records the handler's answer as the last word, and sends it when it is what
+// repeats will hear.
+func (x *keyed) endFinal(ctx context.Context, a *effect.Attempt, f effect.Finish, rec *recorder) {
+	until := x.answerEnd(x.m.engine.Config().Clock.Now())
+	d, err := a.Finish(ctx, f)
+	switch {
+	case err == nil && a.Within():
+		x.answerSettled(d, rec) // the handler's transaction recorded the answer, if it committed
+	case err == nil && d.Answer != nil && d.Claim == nil:
+		x.expires(rec, until)
+		rec.send()
+	default:
+		x.instead(d, err, rec)
+	}
+}
+
+// endNotDone frees the key.
+func (x *keyed) endNotDone(ctx context.Context, a *effect.Attempt, rec *recorder) {
+	free, err := a.Release(ctx)
+	if err != nil || free {
+		rec.send() // not freed: the claim goes stale; the refusal is true all the same
+		return
+	}
+	d, err := a.Unknown(ctx) // another owner was faster: nothing is written, the record says what is so
+	x.instead(d, err, rec)
+}
+
+// endUnknown leaves a pointer. The handler's own answer goes out only if it does not say
+// more than is known.
+func (x *keyed) endUnknown(ctx context.Context, a *effect.Attempt, rec *recorder) {
+	d, err := a.Unknown(ctx)
+	if (err != nil || d.Verdict == effect.Pointer) && leavesOpen(rec.status) {
+		rec.send()
+		return
 	}
 	x.instead(d, err, rec)
 }

@@ -133,14 +133,10 @@ func compareOne(h *Entry, theirs []*Entry, late time.Duration, whole bool) []Dif
 		if kind, what := unknownHere(h, t, successes, whole); kind != "" {
 			say(kind, "%s", what)
 		}
-	case !whole && h.State == effect.Succeeded && (t == nil || t.State != effect.Succeeded && t.Ref != h.Ref):
-		// Its success may be where we did not look: the record's own period tells.
-	case h.State == effect.Succeeded && t == nil:
-		say(MissingThere, "it is SUCCEEDED here and not there")
-	case h.State == effect.Succeeded && t.State != effect.Succeeded, h.State != effect.Succeeded && t != nil && t.State == effect.Succeeded:
-		say(OtherOutcome, "it is %s here and %s there", h.State, shownState(t))
-	case h.State == effect.Succeeded && h.Ref != "" && t.Ref != h.Ref:
-		say(OtherRef, "it is %s here and %s there", h.Ref, t.Ref)
+	default:
+		if kind, what := finalHere(h, t, whole); kind != "" {
+			say(kind, "%s", what)
+		}
 	}
 	if t != nil && t.State == effect.Succeeded && t.At.Sub(h.At) > late {
 		say(SettledLate, "they made it %v after our record", t.At.Sub(h.At).Round(time.Second))
@@ -159,6 +155,27 @@ func unknownHere(h, t *Entry, successes int, whole bool) (Kind, string) {
 			h.State, t.State, h.At.UTC().Format(time.RFC3339))
 	case successes == 0:
 		return Unproved, fmt.Sprintf("it is %s here, and they have no outcome of it: that proves nothing", h.State)
+	}
+	return "", ""
+}
+
+// finalHere says how t, the one of theirs that counts, differs from what is final here;
+// nothing when it does not.
+func finalHere(h, t *Entry, whole bool) (Kind, string) {
+	there := t != nil && t.State == effect.Succeeded
+	switch {
+	case h.State != effect.Succeeded && there:
+		return OtherOutcome, fmt.Sprintf("it is %s here and %s there", h.State, shownState(t))
+	case h.State != effect.Succeeded:
+		return "", ""
+	case !whole && (t == nil || !there && t.Ref != h.Ref):
+		return "", "" // its success may be where we did not look: the record's own period tells
+	case t == nil:
+		return MissingThere, "it is SUCCEEDED here and not there"
+	case !there:
+		return OtherOutcome, fmt.Sprintf("it is %s here and %s there", h.State, shownState(t))
+	case h.Ref != "" && t.Ref != h.Ref:
+		return OtherRef, fmt.Sprintf("it is %s here and %s there", h.Ref, t.Ref)
 	}
 	return "", ""
 }
