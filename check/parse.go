@@ -201,21 +201,29 @@ func set(into reflect.Value, enum string, t json.Token) string {
 	return ""
 }
 
-// parseDuration reads "forever", whole days as "30d", and what time.ParseDuration
-// reads; all of it positive.
-func parseDuration(text string) (time.Duration, error) {
-	if text == "forever" {
-		return deadline.Forever, nil
-	}
+// ParseDuration reads whole days as "30d", none below 0, and what time.ParseDuration
+// reads. An error says what a duration looks like.
+func ParseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {
-		var n uint64
-		n, err = strconv.ParseUint(days, 10, 64)
-		if n > uint64(math.MaxInt64/(24*time.Hour)) {
+		var n int64
+		if n, err = strconv.ParseInt(days, 10, 64); n > math.MaxInt64/int64(24*time.Hour) || n < 0 {
 			err = strconv.ErrRange
 		}
 		d = time.Duration(n) * 24 * time.Hour
 	}
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration such as 20ms, 5s, 10m, 24h or 30d", text)
+	}
+	return d, nil
+}
+
+// parseDuration reads "forever" and what ParseDuration reads, if it is positive.
+func parseDuration(text string) (time.Duration, error) {
+	if text == "forever" {
+		return deadline.Forever, nil
+	}
+	d, err := ParseDuration(text)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf(`is %q; must be a duration such as "20ms", "5s", "24h", "30d" or "forever"`, text)

@@ -3,16 +3,16 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"os"
 	"reflect"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/retryproof/retryproof/check"
 )
 
 // negative is a number below zero, as a word of its own.
@@ -32,33 +32,16 @@ func joinNegatives(args []string) []string {
 	return out
 }
 
-// durations reads every duration flag.
+// durations reads every duration flag, like check config.
 var durations = kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
 		return err
 	}
-	d, err := parseDuration(text)
+	d, err := check.ParseDuration(text)
 	target.SetInt(int64(d))
 	return err
 }))
-
-// parseDuration reads whole days as "30d", like check config, and what
-// time.ParseDuration reads.
-func parseDuration(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		var n int64
-		if n, err = strconv.ParseInt(days, 10, 64); n > math.MaxInt64/int64(24*time.Hour) || n < 0 {
-			err = strconv.ErrRange
-		}
-		d = time.Duration(n) * 24 * time.Hour
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration such as 20ms, 5s, 10m, 24h or 30d", text)
-	}
-	return d, nil
-}
 
 // checkWebURL refuses what is no http or https URL.
 func checkWebURL(flag, raw string) error {
