@@ -136,20 +136,37 @@ func (s *System) readWebhook(ctx context.Context, e psp.WebhookEvent) (hook, boo
 	return hook{}, false, nil
 }
 
-// applyWebhook records the event and moves what it is about, in one transaction.
+// What became of a webhook.
+const (
+	hookMoved     = "moves"
+	hookRepeat    = "repeats dropped"
+	hookNoMove    = "no move"
+	hookConflict  = "conflict"
+	hookLate      = "late"
+	hookOfNothing = "unknown payment"
+)
+
+// applyWebhook records the event and moves what it is about, in one transaction. It says
+// what became of the webhook.
 func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent, h hook) (string, error) {
-	key := retryproof.InboxKey{Consumer: consumerWebhook, Source: sourcePSP, EventID: e.ID}
-	now, by := s.deps.Clock.Now(), "webhook-"+e.ID
 	if h.absent {
 		return s.absent(ctx, e, h)
 	}
+	key := retryproof.InboxKey{Consumer: consumerWebhook, Source: sourcePSP, EventID: e.ID}
+	now, by := s.deps.Clock.Now(), "webhook-"+e.ID
 	if name, says := h.finding.Against(h.state, h.ref); says != "" {
 		out, err := s.contradict(ctx, h, by, name, says, &key)
-		return map[bool]string{true: "repeats dropped", false: "conflict"}[out.Repeat], err
+		if out.Repeat {
+			return hookRepeat, err
+		}
+		return hookConflict, err
 	}
 	if !h.finding.State.Final() {
 		first, err := s.deps.Store.Inbox.Apply(ctx, inbox.Apply{Key: key, Now: now})
-		return map[bool]string{true: "no move", false: "repeats dropped"}[first], err
+		if first {
+			return hookNoMove, err
+		}
+		return hookRepeat, err
 	}
 	f := h.finding.Finish
 	out, err := h.engine.Settle(ctx, effect.Settle{ID: h.id, From: []effect.State{effect.Pending, effect.Unknown}, To: f.State,
@@ -159,21 +176,21 @@ func (s *System) applyWebhook(ctx context.Context, e psp.WebhookEvent, h hook) (
 	case err != nil:
 		return "", err
 	case out.Moved:
-		return "moves", nil
+		return hookMoved, nil
 	case out.Repeat:
-		return "repeats dropped", nil
+		return hookRepeat, nil
+	case out.Guard == nil:
+		return hookLate, nil
 	}
 	// It became final between the read and the settlement. What contradicts the message
 	// is noted apart; after a crash in between, the message's repeat or the
 	// reconciliation finds it.
-	if out.Guard != nil {
-		if name, says := h.finding.Against(out.Guard.State, refIn(*out.Guard)); says != "" {
-			if _, err := s.contradict(ctx, h, by, name, says, nil); err != nil {
-				return "", err
-			}
+	if name, says := h.finding.Against(out.Guard.State, refIn(*out.Guard)); says != "" {
+		if _, err := s.contradict(ctx, h, by, name, says, nil); err != nil {
+			return "", err
 		}
 	}
-	return "late", nil
+	return hookLate, nil
 }
 
 // absent notes a message about something that is not here, and tells a person, once,
@@ -192,7 +209,7 @@ func (s *System) absent(ctx context.Context, e psp.WebhookEvent, h hook) (string
 	if first {
 		s.deps.Log.Warn("a webhook is about something that is not here", "event", e.ID, "reference", h.id)
 	}
-	return "unknown payment", nil
+	return hookOfNothing, nil
 }
 
 // finish settles an attempt by a definite answer: it is evidence, even when it comes so
