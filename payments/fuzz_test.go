@@ -1,6 +1,8 @@
 package payments
 
 import (
+	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,4 +82,21 @@ func TestTheEventsOfRefundsAreOfNoPayment(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", event, got, want)
 		}
 	}
+}
+
+// A device's number that is accepted is written as it was read; the rest is the client's
+// mistake.
+func FuzzReadDevice(f *testing.F) {
+	for _, s := range [][2]string{{"d1", "41"}, {"d1", "0"}, {"d 1", "1"}, {"", "1"}, {"d1", "+1"}, {"d1", "01"}, {"d1", "9223372036854775808"}, {"\xff", "1"}} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, device, number string) {
+		got, err := readDevice(http.Header{HeaderDevice: {device}, HeaderDeviceAction: {number}})
+		switch {
+		case err == nil && (got.device != device || device == "" || len(device) > maxDevice || got.number < 1 || strconv.FormatInt(got.number, 10) != number):
+			t.Errorf("%q %q: got %+v", device, number, got)
+		case err != nil && (retryproof.CodeOf(err) != retryproof.CodeInvalid || retryproof.OutcomeOf(err) != retryproof.NotDone):
+			t.Errorf("%q %q: got %v, want it refused", device, number, err)
+		}
+	})
 }
