@@ -113,7 +113,10 @@ type Ledger interface {
 	Payments(ctx context.Context, q Query) ([]Payment, error)
 	// Refunds lists the refunds of a payment ordered by (CreatedAt, ID).
 	Refunds(ctx context.Context, paymentID retryproof.ID) ([]Refund, error)
-	// Balance is the sum of an account's postings, 0 for one without any.
+	// Balance is the sum of an account's postings, 0 for one without any. A posting that
+	// would overflow a merchant's is refused when it is written; the sum of any other
+	// account, of which no balance is kept, is NotDone with CodeInvalid as long as it
+	// does not fit into 64 bits.
 	Balance(ctx context.Context, account, currency string) (int64, error)
 	// Post writes entries, all or none. One that is there exactly is left; when a
 	// ref has another entry, or a part of this one, nothing is written and the error

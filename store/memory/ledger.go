@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -20,14 +21,49 @@ type accountKey struct{ account, currency string }
 type ledgerRows struct {
 	journal []ledger.Posting
 	// posted says where the entry of a ref is in the journal.
-	posted   map[string]span
+	posted map[string]span
+	// balances are those of merchants, sums those of the other accounts, which are not
+	// judged when a posting is written.
 	balances map[accountKey]int64
+	sums     map[accountKey]sum
 }
 
 type span struct{ from, to int }
 
 func newLedgerRows() ledgerRows {
-	return ledgerRows{posted: map[string]span{}, balances: map[accountKey]int64{}}
+	return ledgerRows{posted: map[string]span{}, balances: map[accountKey]int64{}, sums: map[accountKey]sum{}}
+}
+
+// keepsBalance reports whether the account's balance is bounded: see record.KeepsBalance.
+func keepsBalance(account string) bool { return strings.HasPrefix(account, "merchant:") }
+
+// sum has 128 bits, as two's complement.
+type sum struct {
+	high int64
+	low  uint64
+}
+
+func (s sum) plus(amount int64) sum {
+	low, carry := bits.Add64(s.low, uint64(amount), 0)
+	return sum{s.high + amount>>63 + int64(carry), low}
+}
+
+// value reports false when the sum does not fit into an int64.
+func (s sum) value() (int64, bool) {
+	v := int64(s.low)
+	return v, s.high == v>>63
+}
+
+// balance is the sum of the account's postings, as far as it is a number of 64 bits.
+func (l *ledgerRows) balance(k accountKey) (int64, error) {
+	if keepsBalance(k.account) {
+		return l.balances[k], nil
+	}
+	v, fits := l.sums[k].value()
+	if !fits {
+		return 0, invalid("the sum of the account's postings does not fit into 64 bits")
+	}
+	return v, nil
 }
 
 // entries groups the postings of one call by ref.
@@ -53,7 +89,7 @@ func same(a, b []ledger.Posting) bool {
 }
 
 // fits refuses an entry whose ref has another one, and those that would overflow a
-// balance. They are few, so that earlier ones are added up again instead of kept in
+// merchant's balance. They are few, so that earlier ones are added up again instead of kept in
 // a map.
 func (l *ledgerRows) fits(all [][]ledger.Posting) error {
 	var fresh []ledger.Posting
@@ -73,6 +109,9 @@ func (l *ledgerRows) fits(all [][]ledger.Posting) error {
 		}
 	}
 	for i, p := range fresh {
+		if !keepsBalance(p.Account) {
+			continue
+		}
 		balance := l.balances[accountKey{p.Account, p.Currency}]
 		for _, earlier := range fresh[:i] {
 			if earlier.Account == p.Account && earlier.Currency == p.Currency {
@@ -100,7 +139,12 @@ func (l *ledgerRows) post(all [][]ledger.Posting) {
 		l.posted[e[0].Ref] = span{len(l.journal), len(l.journal) + len(e)}
 		for _, p := range e {
 			l.journal = append(l.journal, p)
-			l.balances[accountKey{p.Account, p.Currency}] += p.Amount
+			k := accountKey{p.Account, p.Currency}
+			if keepsBalance(p.Account) {
+				l.balances[k] += p.Amount
+			} else {
+				l.sums[k] = l.sums[k].plus(p.Amount)
+			}
 		}
 	}
 }
@@ -125,7 +169,7 @@ func (l ledgerStore) Balance(ctx context.Context, account, currency string) (int
 		return 0, err
 	}
 	defer l.s.mu.Unlock()
-	return l.s.ledger.balances[accountKey{account, currency}], nil
+	return l.s.ledger.balance(accountKey{account, currency})
 }
 
 func (l ledgerStore) Post(ctx context.Context, postings []ledger.Posting, _ time.Time) error {
@@ -186,7 +230,7 @@ func (l *ledgerRows) audit(a *payments.Audit) {
 		sums[accountKey{p.Account, p.Currency}] += p.Amount
 		entries[refCurrency{p.Ref, p.Currency}] += p.Amount
 		switch {
-		case !strings.HasPrefix(p.Account, "merchant:"):
+		case !keepsBalance(p.Account):
 		case p.Amount < 0:
 			a.Debits++
 			a.DebitSum -= p.Amount

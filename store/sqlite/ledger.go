@@ -30,21 +30,29 @@ func (l ledgerStore) Payment(ctx context.Context, id retryproof.ID) (payments.Pa
 	return g.Row.(payments.Payment), nil
 }
 
-// Balance reads a merchant's kept balance, or adds up another account.
+// Balance reads a merchant's kept balance, or adds up another account. SQLite fails at the
+// first sum that overflows on the way, so that the halves of the amounts are added apart.
 func (l ledgerStore) Balance(ctx context.Context, account, currency string) (int64, error) {
-	statement := "SELECT coalesce(sum(amount), 0) FROM postings WHERE account = ? AND currency = ?"
+	statement := "SELECT coalesce(sum(amount >> 32), 0), coalesce(sum(amount & 0xffffffff), 0) FROM postings WHERE account = ? AND currency = ?"
 	if record.KeepsBalance(account) {
-		statement = "SELECT balance FROM accounts WHERE account = ? AND currency = ?"
+		statement = "SELECT 0, balance FROM accounts WHERE account = ? AND currency = ?"
 	}
-	var sum int64
+	var high, low int64
 	err := l.s.read(ctx, func(ctx context.Context, q query) error {
-		err := q.row(ctx, statement, account, currency).Scan(&sum)
+		err := q.row(ctx, statement, account, currency).Scan(&high, &low)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
 		return err
 	})
-	return orNothing(sum, err)
+	if err != nil || high == 0 {
+		return orNothing(low, err)
+	}
+	high += low >> 32
+	if high != int64(int32(high)) {
+		return 0, record.Invalid("the sum of the account's postings does not fit into 64 bits")
+	}
+	return high<<32 + low&0xffffffff, nil
 }
 
 // Post writes one entry.

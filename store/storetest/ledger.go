@@ -19,6 +19,7 @@ func ledgerCases() []testCase {
 		{"PostHappensOnce", ledgerPost},
 		{"BalancesAreKeptPerAccountAndCurrency", ledgerBalances},
 		{"BadPostingsAreRefused", ledgerBadPostings},
+		{"SumOfASystemAccountIsJudgedWhenItIsRead", ledgerSystemSum},
 		{"PostsAtOnceAddUp", ledgerRace},
 		{"AbsentPaymentIsNotFound", ledgerNotFound},
 		{"AuditCountsEverything", ledgerAudit},
@@ -78,6 +79,41 @@ func ledgerBadPostings(w *world) {
 	})
 	check(w, "m1", w.balance("merchant:m1"), math.MaxInt64)
 	check(w, "a", w.balance("a"), 0)
+	check(w, "wrong balances", w.audit().WrongBalance, 0)
+}
+
+// A system account is part of every entry: its balance is not kept, so that no write
+// waits for another to add it up.
+func ledgerSystemSum(w *world) {
+	entries := 0
+	move := func(amount int64) { // from b to a
+		entries++
+		ref := fmt.Sprintf("r%d", entries)
+		w.post([]ledger.Posting{line("a", "USD", amount, ref), line("b", "USD", -amount, ref)})
+	}
+	tooLarge := func(what, account string) {
+		w.Helper()
+		invalid(w, what, func(ctx context.Context) (int64, error) { return w.Payments.Ledger.Balance(ctx, account, "USD") })
+	}
+	move(math.MaxInt64)
+	check(w, "a", w.balance("a"), math.MaxInt64)
+	check(w, "b", w.balance("b"), -math.MaxInt64)
+	move(1)
+	tooLarge("one more", "a")
+	check(w, "b at its smallest", w.balance("b"), math.MinInt64)
+	move(math.MaxInt64)
+	move(1)
+	tooLarge("twice as much", "a")
+	tooLarge("twice as little", "b")
+	move(-math.MaxInt64)
+	move(-math.MaxInt64)
+	check(w, "a afterwards", w.balance("a"), 2)
+	check(w, "b afterwards", w.balance("b"), -2)
+	move(-5)
+	check(w, "a below zero", w.balance("a"), -3)
+	move(-1 << 33)
+	check(w, "a far below zero", w.balance("a"), -3-1<<33)
+	check(w, "unbalanced", w.audit().Unbalanced, 0)
 	check(w, "wrong balances", w.audit().WrongBalance, 0)
 }
 

@@ -20,8 +20,9 @@
 //   - an alive lease holds back the group for its own relay as well, since the
 //     answer to its claim may have been lost;
 //   - the postings of one call with one ref are an entry: it is written whole, left
-//     when exactly it is there, and refused when the ref has another one; a balance
-//     that would overflow is refused too; both are NotDone and write nothing;
+//     when exactly it is there, and refused when the ref has another one; a merchant's
+//     balance that would overflow is refused too; both are NotDone and write nothing;
+//   - any other account's sum is judged when it is read, whatever it was on the way;
 //   - an event needs an id and a group, and no type;
 //   - a lookup by a text that the driver cannot hold finds nothing;
 //   - a void shows as a guard in lists and counts, as any other state does; a refund

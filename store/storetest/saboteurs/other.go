@@ -35,6 +35,8 @@ func otherFaults() []Saboteur {
 		{"due-without-lease", "Due lists PENDING guards whose lease is alive", "PendingIsDueWhenItsLeaseIsStale", inDue(func(s resolve.Store) resolve.Store { return dueLive{s} })},
 		{"post-twice", "Post does not recognise its own repeat", "PostHappensOnce", postTwice},
 		{"other-entry-left-by-post", "Post leaves another entry under an old ref in silence", "EntryIsTakenWholeOrRefused", inLedger(func(l payments.Ledger) payments.Ledger { return postLeaves{l} })},
+		{"system-account-overflows", "a posting that overflows a system account's sum is refused", "SumOfASystemAccountIsJudgedWhenItIsRead", inLedger(func(l payments.Ledger) payments.Ledger { return boundsAll{l} })},
+		{"system-account-wraps", "a sum that does not fit is handed out all the same", "SumOfASystemAccountIsJudgedWhenItIsRead", inLedger(func(l payments.Ledger) payments.Ledger { return sumsWrap{l} })},
 		{"impossible-id-invalid", "a lookup by an id with a NUL byte is invalid", "LookupOfWhatCannotExistFindsNothing", inLedger(func(l payments.Ledger) payments.Ledger { return paymentOfNUL{l} })},
 		{"openings-are-credits", "Audit counts opening balances as credits", "PostHappensOnce", openingsAreCredits},
 		{"sightings-replaced", "a sighting replaces the count instead of adding to it", "SightingsAddUpAndKeepTheLatestTime", sightingsReplaced},
@@ -190,6 +192,28 @@ func (p postLeaves) Post(ctx context.Context, postings []ledger.Posting, now tim
 		return nil
 	}
 	return err
+}
+
+type boundsAll struct{ payments.Ledger }
+
+func (b boundsAll) Post(ctx context.Context, postings []ledger.Posting, now time.Time) error {
+	for _, p := range postings {
+		held, err := b.Balance(ctx, p.Account, p.Currency)
+		if err == nil && (held+p.Amount > held) != (p.Amount > 0) {
+			return retryproof.Refused(retryproof.CodeInvalid, "the balance would overflow", nil)
+		}
+	}
+	return b.Ledger.Post(ctx, postings, now)
+}
+
+type sumsWrap struct{ payments.Ledger }
+
+func (s sumsWrap) Balance(ctx context.Context, account, currency string) (int64, error) {
+	sum, err := s.Ledger.Balance(ctx, account, currency)
+	if retryproof.CodeOf(err) == retryproof.CodeInvalid {
+		return -1, nil
+	}
+	return sum, err
 }
 
 type paymentOfNUL struct{ payments.Ledger }
