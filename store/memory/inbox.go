@@ -25,8 +25,8 @@ func newInboxRows() inboxRows {
 	return inboxRows{
 		byKey: map[retryproof.InboxKey]*noted{},
 		byAge: index[*noted]{compare: func(a, b *noted) int {
-			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.key.Consumer, b.key.Consumer),
-				cmp.Compare(a.key.Source, b.key.Source), cmp.Compare(a.key.EventID, b.key.EventID))
+			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.key.EventID, b.key.EventID),
+				cmp.Compare(a.key.Source, b.key.Source), cmp.Compare(a.key.Consumer, b.key.Consumer))
 		}},
 	}
 }

@@ -369,4 +369,20 @@ func withinSettles(w *world) {
 		})
 		check(w, "the code", retryproof.CodeOf(err), retryproof.CodeInvalid)
 	})
+	refused := w.subject(kind{name: "Payments", payments: true}, "K2")
+	refused.begin("A1", 0.02)
+	w.post(credit("taken", 100))
+	m = refused.settlement("A1", effect.Succeeded, 1)
+	m.Postings = append(credit("new", 5), credit("taken", 99)...)
+	refused.unchanged("a refused settlement in a transaction that goes on", 2, func() {
+		err := w.within(func(ctx context.Context, tx Tx) error { // a driver may refuse at the commit
+			if _, err := tx.SettlePayment(ctx, m); retryproof.CodeOf(err) != retryproof.CodeInvalid {
+				return err
+			}
+			return nil
+		})
+		if err != nil {
+			check(w, "the code at the commit", retryproof.CodeOf(err), retryproof.CodeInvalid)
+		}
+	})
 }

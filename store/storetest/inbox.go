@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/retryproof/retryproof"
 	"github.com/retryproof/retryproof/inbox"
@@ -21,6 +22,7 @@ func inboxCases() []testCase {
 		{"OtherEntryOfAnOldRefLeavesTheMessageNew", inboxOtherEntry},
 		{"EventWithoutAnIDOrAGroupIsRefused", inboxBadEvents},
 		{"ForgetIsBoundedAndTakesTheOldestFirst", inboxForget},
+		{"MessagesOfOneMicrosecondAreForgottenByTheirKeys", inboxForgetOrder},
 		{"MessageThatStillComesIsNotForgotten", inboxStillComes},
 		{"MessageWithoutAConsumerOrATimeIsRefused", inboxIncomplete},
 		{"EndedContextAppliesNothing", inboxEndedContext},
@@ -202,6 +204,23 @@ func inboxForget(w *world) {
 	w.applies(inbox.Apply{Key: w2, Now: at(0.5)})
 	check(w, "one", forget(100, 1), 1)
 	check(w, "the oldest went", w.applies(inbox.Apply{Key: w2, Now: at(0.5)}), true)
+}
+
+// What is older by less than a microsecond is not older.
+func inboxForgetOrder(w *world) {
+	keys := []retryproof.InboxKey{ // in the order in which they are forgotten
+		{EventID: "a", Source: "y", Consumer: "y"}, {EventID: "b", Source: "x", Consumer: "z"}, {EventID: "b", Source: "y", Consumer: "w"},
+		{EventID: "b", Source: "y", Consumer: "x"}, {EventID: "c", Source: "a", Consumer: "a"},
+	}
+	for i, k := range keys {
+		earlier := time.Duration(100*i) * time.Nanosecond
+		check(w, "first", w.applies(inbox.Apply{Key: k, Now: at(1).Add(900*time.Nanosecond - earlier)}), true)
+	}
+	for i, k := range keys {
+		n := must(w, func(ctx context.Context) (int, error) { return w.Payments.Inbox.Forget(ctx, at(2), 1) })
+		check(w, "forgotten", n, 1)
+		check(w, fmt.Sprintf("%q is forgotten as number %d", k, i+1), w.applies(inbox.Apply{Key: k, Now: at(3)}), true)
+	}
 }
 
 // case 37

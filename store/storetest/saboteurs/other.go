@@ -26,6 +26,7 @@ func otherFaults() []Saboteur {
 		{"inbox-before-the-effect", "a message is noted in a transaction of its own, before its effect", "BadPostingsLeaveNoInboxRow", inInbox(func(s inbox.Store) inbox.Store { return inboxBefore{s} })},
 		{"inbox-by-event-id", "the inbox knows event ids only", "OneEventIDOfTwoConsumersOrSourcesIsTwoMessages", inInbox(func(s inbox.Store) inbox.Store { return inboxByID{s} })},
 		{"inbox-forgets-what-still-comes", "a repeat leaves the record as old as it is", "MessageThatStillComesIsNotForgotten", inInbox(func(s inbox.Store) inbox.Store { return inboxAges{s} })},
+		{"inbox-order-by-consumer", "messages of one microsecond are forgotten in the order of their consumers", "MessagesOfOneMicrosecondAreForgottenByTheirKeys", inInbox(func(s inbox.Store) inbox.Store { return inboxTurned{s} })},
 		{"inbox-fills-in-a-time", "a message without a time is noted", "MessageWithoutAConsumerOrATimeIsRefused", inInbox(func(s inbox.Store) inbox.Store { return inboxFillsIn{s} })},
 		{"inbox-forgets-too-much", "Forget deletes what was noted at exactly the given time", "ForgetIsBoundedAndTakesTheOldestFirst", inInbox(func(s inbox.Store) inbox.Store { return inboxForgets{s} })},
 		{"other-entry-left-by-apply", "a message is applied without postings when a ref has another entry", "OtherEntryOfAnOldRefLeavesTheMessageNew", inInbox(func(s inbox.Store) inbox.Store { return inboxLeaves{s} })},
@@ -77,6 +78,13 @@ type inboxAges struct{ inbox.Store }
 
 func (i inboxAges) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
 	a.Now = time.Unix(1, 0) // older than every repeat
+	return i.Store.Apply(ctx, a)
+}
+
+type inboxTurned struct{ inbox.Store }
+
+func (i inboxTurned) Apply(ctx context.Context, a inbox.Apply) (bool, error) {
+	a.Key.EventID, a.Key.Consumer = a.Key.Consumer, a.Key.EventID
 	return i.Store.Apply(ctx, a)
 }
 
