@@ -1,6 +1,7 @@
 package httpkey_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -190,6 +191,30 @@ func TestACallerWhoIsRevokedWhileItWaitsGetsNothing(t *testing.T) {
 		wantAnswer(t, resp, want, code)
 		w.wantRuns(1)
 	}
+}
+
+// A caller may be known by a signature over the body, after a wait too.
+func TestACallerWhoSignsTheBodyIsKnownAfterAWait(t *testing.T) {
+	t.Parallel()
+	const body = `{"amount":3000}`
+	asked := 0
+	signed := func(r *http.Request) (string, error) {
+		asked++
+		got, err := io.ReadAll(r.Body)
+		if err != nil || string(got) != body {
+			return "", fmt.Errorf("got %q, %v: a bad signature", got, err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(got))
+		return "u1", nil
+	}
+	w := newWorldOn(t, memory.New().Effects(), effect.Config{}, httpkey.Config{Caller: signed},
+		func(_ http.ResponseWriter, r *http.Request) { httpkey.Unknown(r.Context()) })
+	wantAnswer(t, w.send(ask{key: "K1", body: body}), 202, "")
+	wantAnswer(t, w.send(ask{key: "K1", body: body, header: http.Header{"Prefer": {"wait=1"}}}), 202, "")
+	if asked != 3 {
+		t.Errorf("got the caller asked %d times, want 3: once, and before and after the wait", asked)
+	}
+	w.wantRuns(1)
 }
 
 // case 10: the wait ends with the right to run, and the caller may not run any more.

@@ -30,7 +30,8 @@ const (
 type Config struct {
 	// Caller returns the authenticated caller, the second part of a key's scope. It
 	// must come from verified credentials, never from something that a request
-	// merely claims. It is asked before anything else, on every request. An error
+	// merely claims. It is asked before anything else, on every request, and once more
+	// after a wait that the client asked for, with the same header and body. An error
 	// is answered with 401, or as its retryproof.Code says (403 for
 	// CodeForbidden), and nothing is stored. Required.
 	Caller func(*http.Request) (string, error)

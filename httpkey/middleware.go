@@ -82,7 +82,7 @@ type keyed struct {
 // first, since one without rights must not learn whether a key exists (case 10).
 func (x *keyed) read() error {
 	c := x.m.config
-	caller, err := x.caller()
+	caller, err := x.caller(x.r)
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func (x *keyed) read() error {
 	return nil
 }
 
-func (x *keyed) caller() (string, error) {
-	caller, err := x.m.config.Caller(x.r)
+func (x *keyed) caller(r *http.Request) (string, error) {
+	caller, err := x.m.config.Caller(r)
 	if err == nil && caller == "" {
 		err = errors.New("the caller is empty")
 	}
@@ -191,9 +191,10 @@ func (x *keyed) begin() (effect.Decision, *effect.Attempt, error) {
 }
 
 // callerStays asks for the caller once more after a wait: rights may have been
-// withdrawn meanwhile (case 10).
+// withdrawn meanwhile (case 10). The body is put back for it: a caller may be known by
+// a signature over it.
 func (x *keyed) callerStays() error {
-	caller, err := x.caller()
+	caller, err := x.caller(x.forHandler(x.r.Context()))
 	if err == nil && caller != x.ask.Scope.Caller {
 		err = callerError(errors.New("the caller has changed"))
 	}

@@ -41,9 +41,9 @@ func TestTheShortestTimeOfTriesIsHalfOfTheirWaits(t *testing.T) {
 		{0, time.Hour, 0},
 		{1, time.Hour, 0},
 		{2, time.Hour, 500 * time.Millisecond},
-		{4, time.Hour, 3500 * time.Millisecond},                 // 0.5 + 1 + 2
-		{6, time.Hour, 11500 * time.Millisecond},                // and 4 + 4
-		{6, time.Second, 4500 * time.Millisecond},               // 0.5, and 1 four times
+		{4, time.Hour, 3500 * time.Millisecond},                  // 0.5 + 1 + 2
+		{6, time.Hour, 11500 * time.Millisecond},                 // and 4 + 4
+		{6, time.Second, 4500 * time.Millisecond},                // 0.5, and 1 four times
 		{1_000_001, time.Hour, 3_999_991_500 * time.Millisecond}, // at once, not in a loop
 		{math.MaxInt, time.Hour, math.MaxInt64},
 	} {
