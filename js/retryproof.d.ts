@@ -246,7 +246,7 @@ export class Client {
   prune(options?: { keep?: number }): Promise<number>;
 }
 
-/** code: 'journal', 'intent-changed', 'intent-pending', 'intent-invalid', 'not-journaled' or 'no-resolve-url'. */
+/** code: 'journal', 'intent-changed', 'intent-pending', 'intent-done', 'intent-invalid', 'not-journaled' or 'no-resolve-url'. */
 export class RetryproofError extends Error {
   constructor(code: string, message: string, about?: { outcome?: 'not-done' | 'unknown'; entry?: Entry; cause?: unknown });
   code: string;

@@ -294,7 +294,7 @@ export class Client {
       throw new RetryproofError('intent-invalid', 'the key is another caller\'s', { outcome: 'not-done' });
     }
     if (!added && request.key !== undefined && entry.key !== request.key) {
-      throw new RetryproofError('intent-pending', `this intent is ${entry.state} under another key`, { outcome: 'not-done', entry });
+      throw new RetryproofError(`intent-${entry.state}`, `this intent is ${entry.state} under another key`, { outcome: 'not-done', entry });
     }
     if (!added && entry.meaning !== draft.meaning) {
       const way = entry.state === 'done' ? 'give another payment another name' : 'settle it first';
@@ -388,7 +388,8 @@ export class Client {
       key: key ?? this.#options.newKey(),
       caller,
       intent: intent ?? what,
-      slot: stable([caller, intent ?? what]),
+      // A key of the application's own is a name: two of them are two intents.
+      slot: stable([caller, intent ?? (key === undefined ? what : { key })]),
       meaning: what,
       method,
       url: address,

@@ -265,12 +265,23 @@ test('done is never left, whatever another send of it hears', async () => {
   }
 });
 
+test('two keys of an application\'s own are two intents, also for the same request', async () => {
+  const { client, sent } = setup([paid, paid]);
+  const buy = { url: 'https://api.example/buy', body: { item: 'tea' } };
+  for (const key of ['K-1', 'K-2']) {
+    const got = await client.send({ ...buy, key });
+    assert.equal(got.outcome, 'done');
+    assert.equal(got.key, key);
+  }
+  assert.equal(sent.length, 2);
+});
+
 // case 27
 test('what is done keeps its meaning and its name until it is forgotten', async () => {
   const { client, sent } = setup([paid]);
   const first = await client.send(request);
   await assert.rejects(client.send({ ...request, body: { order_id: '42', amount: 3500 } }), { code: 'intent-changed', outcome: 'not-done', message: /done with another meaning/ });
-  await assert.rejects(client.send({ ...request, key: K1 }), { code: 'intent-pending', outcome: 'not-done' });
+  await assert.rejects(client.send({ ...request, key: K1 }), { code: 'intent-done', outcome: 'not-done' });
   assert.equal(sent.length, 1);
   assert.equal((await client.retry(first.key)).outcome, 'done');
   assert.equal(sent.length, 1, 'a retry of what is done is answered from the journal');

@@ -22,7 +22,7 @@ let busyUntil = 0;
 let speaking = 0; // runs that will say themselves what came of them
 let unsaid = []; // keys on the form whose end has not been said
 
-const otherTabs = new BroadcastChannel(JOURNAL); // they share the journal
+const otherTabs = channel(); // they share the journal
 
 const client = new Client({
   journal: new IndexedDBJournal({ name: JOURNAL }),
@@ -31,6 +31,16 @@ const client = new Client({
   resolveUrl: () => '/payments/resolve',
   onEvent: heard,
 });
+
+// The other tabs are told at once what changes. Where a browser has no channel, or lets
+// none be opened, they find it at their next look.
+function channel() {
+  try {
+    return new BroadcastChannel(JOURNAL);
+  } catch {
+    return { postMessage() {} };
+  }
+}
 
 function heard(event) {
   busyUntil = Date.now() + LINGER_MS;
@@ -252,7 +262,7 @@ async function wake() {
   const newest = open.at(-1) ?? entries.findLast((e) => paymentOf(e));
   if (newest) watch(newest);
   if (open.length === 0) {
-    while (standing()?.state === 'done') nextOrder();
+    leavePaid();
     await redraw();
     return;
   }
@@ -276,6 +286,11 @@ function fill(entry) {
   field('amount').value = dollars(amount).replace(/[$,]/g, '');
 }
 
+// The form goes on to an order that is not paid.
+function leavePaid() {
+  while (standing()?.state === 'done') nextOrder();
+}
+
 function nextOrder() {
   const order = field('order').value.trim();
   const m = /^(.*?)(\d{1,9})$/.exec(order);
@@ -287,12 +302,13 @@ for (const type of ['input', 'change']) field('pay').addEventListener(type, redr
 field('ask').addEventListener('click', ask);
 field('refund').addEventListener('click', refund);
 field('next').addEventListener('click', async () => {
-  while (standing()?.state === 'done') nextOrder();
+  leavePaid();
   said('A new order is a new intent: the next tap makes a new key.');
   await redraw();
   focusOnSaid();
 });
 field('prune').addEventListener('click', async () => {
+  leavePaid();
   await client.prune({ keep: 0 });
   otherTabs.postMessage('pruned');
   await redraw();
@@ -301,7 +317,10 @@ field('prune').addEventListener('click', async () => {
 // A key that is held down is one press.
 document.addEventListener('keydown', (e) => { if (e.repeat && e.key === 'Enter') e.preventDefault(); });
 document.addEventListener('visibilitychange', redraw);
-otherTabs.onmessage = redraw;
+otherTabs.onmessage = (message) => {
+  if (message.data === 'pruned') leavePaid(); // before the journal is read anew
+  return redraw();
+};
 addEventListener('online', () => resume('Online again.'));
 
 whenLate((answer) => {
