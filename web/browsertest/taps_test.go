@@ -184,6 +184,29 @@ func TestAnotherTabShowsWhatWasPaid(t *testing.T) {
 	other.awaitJournal("pending") // the other, paid one is forgotten there too
 }
 
+// What is forgotten would be a new order, and a tap that comes late a second charge.
+//
+// case 27
+func TestAPaidOrderThatIsForgottenIsNotOfferedAgainInAnyTab(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	tabs := []*tab{openTab(t, s.URL), openTab(t, s.URL), openTab(t, s.URL, deaf())}
+	for _, p := range tabs {
+		p.order("42")
+	}
+	tabs[0].click("tap")
+	for _, p := range tabs {
+		p.await(settled)
+	}
+	tabs[0].click("prune")
+	for _, p := range tabs {
+		p.await(`document.getElementById('order').value === '43' && document.getElementById('tap').textContent === 'Pay $30.00'`)
+	}
+	if got := s.charges(tabs[0].ctx); got != 1 {
+		t.Errorf("got %d charges, want 1", got)
+	}
+}
+
 // A key that is held down is one press, and a press too many after the payment
 // is none.
 func TestEnterHeldDownPaysOneOrder(t *testing.T) {

@@ -64,8 +64,17 @@ function watch(about) {
   last.key = entry.key;
 }
 
+// Reads the journal. A paid order that it has forgotten, by whatever tab, would be new:
+// the form leaves it first.
+async function read() {
+  const now = await client.entries();
+  const of = standing();
+  if (of?.state === 'done' && !now.some((e) => e.key === of.key)) leavePaid();
+  entries = now;
+}
+
 async function redraw() {
-  entries = await client.entries();
+  await read();
   draw();
 }
 
@@ -144,7 +153,7 @@ const tries = () => ({ maxTries: on('auto') ? 8 : 1 });
 async function speak(work, over = () => {}) {
   speaking++;
   const line = await work().catch(trouble);
-  entries = await client.entries().catch(() => entries);
+  await read().catch(() => {}); // what was known still shows
   over();
   said(line);
   draw();
@@ -308,7 +317,6 @@ field('next').addEventListener('click', async () => {
   focusOnSaid();
 });
 field('prune').addEventListener('click', async () => {
-  leavePaid();
   await client.prune({ keep: 0 });
   otherTabs.postMessage('pruned');
   await redraw();
@@ -317,10 +325,7 @@ field('prune').addEventListener('click', async () => {
 // A key that is held down is one press.
 document.addEventListener('keydown', (e) => { if (e.repeat && e.key === 'Enter') e.preventDefault(); });
 document.addEventListener('visibilitychange', redraw);
-otherTabs.onmessage = (message) => {
-  if (message.data === 'pruned') leavePaid(); // before the journal is read anew
-  return redraw();
-};
+otherTabs.onmessage = redraw;
 addEventListener('online', () => resume('Online again.'));
 
 whenLate((answer) => {
