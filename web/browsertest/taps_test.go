@@ -108,9 +108,13 @@ func TestAnOrderThatIsTappedUntilItIsPaidIsChargedOnce(t *testing.T) {
 
 // deaf is a tab that does not hear the others.
 func deaf() action {
+	return channelIs(`class { postMessage() {} }`)
+}
+
+func channelIs(what string) action {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
-			Source: `globalThis.BroadcastChannel = class { postMessage() {} }`,
+			Source: `globalThis.BroadcastChannel = ` + what,
 		})
 		return err
 	})
@@ -204,6 +208,16 @@ func TestAPaidOrderThatIsForgottenIsNotOfferedAgainInAnyTab(t *testing.T) {
 	}
 	if got := s.charges(tabs[0].ctx); got != 1 {
 		t.Errorf("got %d charges, want 1", got)
+	}
+}
+
+// Old browsers have no channel between tabs, and some pages may not open one.
+func TestThePagePaysWithoutAChannelBetweenTabs(t *testing.T) {
+	t.Parallel()
+	for _, channel := range []string{`undefined`, `class { constructor() { throw new DOMException('no', 'SecurityError') } }`} {
+		p := openTab(t, newAPI(t).URL, channelIs(channel))
+		p.click("tap")
+		p.awaitSaid("Paid $30.00")
 	}
 }
 
