@@ -138,6 +138,21 @@ test('credentials that never come are a passing trouble, and an abort ends the w
   assert.equal(stuck.sent.length, 0);
 });
 
+test('a sign-in that nobody waits for any more is told so before the next try asks', async () => {
+  const signals = [];
+  const { client, clock } = setup([paid], {
+    authorize: (_, { signal }) => {
+      assert.ok(signals.every((s) => s.aborted), 'two dialogs are open');
+      signals.push(signal);
+      if (signals.length === 4) return {};
+      setImmediate(() => clock.expire());
+      return new Promise(() => {});
+    },
+  });
+  assert.equal((await client.send(request)).outcome, 'done');
+  assert.equal(signals.length, 4);
+});
+
 test('credentials change nothing of the key, and may be Headers', async () => {
   const { client, sent } = setup([paid], { authorize: () => new Headers({ 'Idempotency-Key': 'another', Authorization: 'Bearer t' }) });
   await client.send({ ...request, key: K1 });

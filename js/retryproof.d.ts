@@ -157,9 +157,10 @@ export interface ClientOptions extends Bounds {
   /**
    * Headers with the credentials of entry.caller, asked before every send and
    * never journaled; null when that caller is not signed in. `refused` is true
-   * after a 401. Defaults to none.
+   * after a 401. `signal` aborts when nobody waits for them any more, after tryTimeout for one: close
+   * a sign-in dialog then, since the next try asks anew. Defaults to none.
    */
-  authorize?: (entry: Entry, state: { refused: boolean }) => Record<string, string> | Headers | null | Promise<Record<string, string> | Headers | null>;
+  authorize?: (entry: Entry, state: { refused: boolean; signal: AbortSignal }) => Record<string, string> | Headers | null | Promise<Record<string, string> | Headers | null>;
   /** For example classifyStrict. Defaults to classify. */
   classify?: typeof classify;
   /** Defaults to classifyResolve. */

@@ -492,7 +492,7 @@ export class Client {
     if (!o.online()) return { entry: standing, then: 'retry', reason: 'offline', retryAfter: 0 };
     let credentials;
     try {
-      credentials = await within(o, signal, async () => o.authorize(standing, { refused }));
+      credentials = await within(o, signal, async (stop) => o.authorize(standing, { refused, signal: stop }));
     } catch (error) {
       if (signal?.aborted) throw error;
       return { entry: standing, then: 'retry', reason: 'authorize', retryAfter: 0 };
