@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { FakeLocks, K1, network, paid, problem, request, setup } from './fakes.js';
-import { Client, IndexedDBJournal, MemoryJournal, RetryproofError, newKey } from './retryproof.js';
+import { Client, IndexedDBJournal, MemoryJournal, RetryproofError, newKey, systemClock } from './retryproof.js';
 
 const tick = () => new Promise(setImmediate);
 
@@ -136,6 +136,14 @@ test('credentials that never come are a passing trouble, and an abort ends the w
   const stuck = setup([paid], { authorize: () => { setImmediate(() => stop.abort(new Error('the user left'))); return new Promise(() => {}); } });
   await assert.rejects(stuck.client.send(request, { signal: stop.signal }), /the user left/);
   assert.equal(stuck.sent.length, 0);
+});
+
+test('a wait without an end does not end at once', async () => {
+  for (const [ms, want] of [[Infinity, 2 ** 31 - 1], [2 ** 31, 2 ** 31 - 1], [10_000, 10_000]]) {
+    const asked = [];
+    await withGlobal('setTimeout', { value: (done, got) => { asked.push(got); done(); } }, () => systemClock.sleep(ms));
+    assert.deepEqual(asked, [want]);
+  }
 });
 
 test('a sign-in that nobody waits for any more is told so before the next try asks', async () => {

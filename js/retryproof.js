@@ -120,13 +120,15 @@ export function classifyResolve({ status, code = '', state = '', readable = true
   return keep(passing ? 'retry' : 'stop');
 }
 
+const LONGEST_SLEEP = 2 ** 31 - 1; // a timer that is set for longer ends at once
+
 /** Time for production; tests hand in their own. Milliseconds. */
 export const systemClock = {
   now: () => Date.now(),
   sleep: (ms, signal) => new Promise((resolve, reject) => {
     if (signal?.aborted) { reject(signal.reason); return; }
     const stop = () => { clearTimeout(timer); reject(signal.reason); };
-    const timer = setTimeout(() => { signal?.removeEventListener('abort', stop); resolve(); }, ms);
+    const timer = setTimeout(() => { signal?.removeEventListener('abort', stop); resolve(); }, Math.min(ms, LONGEST_SLEEP));
     signal?.addEventListener('abort', stop, { once: true });
   }),
 };
