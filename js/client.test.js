@@ -195,3 +195,60 @@ test('a judge cannot refuse a key by a question, also without any doubt', async 
   assert.deepEqual([got.outcome, got.entry.doubtful], ['pending', 0]);
   assert.match(newKey(), /-/);
 });
+
+test('what another tab settles just before a send is not sent', async () => {
+  const { client, journal, sent } = setup([network(), paid], { maxTries: 1 });
+  const { key } = await client.send(request);
+  const get = journal.get.bind(journal);
+  journal.get = async (k) => {
+    const entry = await get(k);
+    await client.release(k, 'void');
+    return entry;
+  };
+  assert.equal((await client.retry(key)).outcome, 'void');
+  assert.equal(sent.length, 1);
+});
+
+test('a judge cannot refuse a key that is in doubt, also by a marked answer', async () => {
+  const classify = () => ({ verdict: 'refused', doubt: false, then: 'stop' });
+  const { client } = setup([network(), problem(400, 'x', { 'idempotency-replayed': 'true' })], { classify });
+  assert.equal((await client.send(request)).outcome, 'pending');
+});
+
+test('a tap right after an abort starts anew', async () => {
+  const stop = new AbortController();
+  const { client, sent } = setup([() => new Promise(() => {}), paid]);
+  const left = client.send(request, { signal: stop.signal });
+  while (sent.length === 0) await tick();
+  stop.abort(new Error('the user left'));
+  const again = client.retry(sent[0].key);
+  await assert.rejects(left, /the user left/);
+  assert.equal((await again).outcome, 'done');
+});
+
+test('a question waits for a resume that is under way', async () => {
+  let answer;
+  const script = [network(), () => new Promise((resolve) => { answer = () => resolve(paid); }), problem(409, 'void')];
+  const { client, sent } = setup(script, { maxTries: 1, resolveUrl: () => 'https://shop.example/resolve' });
+  const { key } = await client.send(request);
+  const resumed = client.resume();
+  while (!answer) await tick();
+  const asked = client.resolve(key);
+  for (let i = 0; i < 5; i++) await tick();
+  assert.equal(sent.length, 2);
+  answer();
+  assert.deepEqual([(await resumed)[0].outcome, (await asked).outcome, sent.length], ['done', 'done', 2]);
+});
+
+test('a database that could not be opened is opened at the next call', async () => {
+  let opened = 0;
+  const open = () => {
+    const asked = { error: new Error('busy') };
+    opened++;
+    setImmediate(() => asked.onerror());
+    return asked;
+  };
+  const journal = new IndexedDBJournal({ indexedDB: { open } });
+  for (let i = 0; i < 2; i++) await assert.rejects(journal.get(K1), /busy/);
+  assert.equal(opened, 2);
+});
