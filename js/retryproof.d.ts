@@ -188,7 +188,8 @@ export interface IntentRequest {
   caller?: string;
   /**
    * What the user wants, named after the thing, for example 'pay order 42'. Once done, the same name
-   * means the same effect until it is pruned. Defaults to the method, the URL and the meaning.
+   * means the same effect until it is pruned. Defaults to the key, if one is given, and else to the method,
+   * the URL and the meaning: without a name, whoever buys the same thing twice pays once.
    */
   intent?: string;
   /** What must be equal for a send to be a repeat; plain JSON. Defaults to the body. */
