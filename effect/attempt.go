@@ -164,9 +164,9 @@ func (a *Attempt) Release(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	a.ended.Store(&Decision{})
 	switch {
 	case gone:
+		a.ended.Store(&Decision{})
 		a.engine.saw(SawReleased, a.request)
 	case a.within.Load() == nil:
 		a.engine.saw(SawFenced, a.request)

@@ -54,6 +54,23 @@ func TestATransactionOfTheCallersEndsTheAttempt(t *testing.T) {
 	}
 }
 
+// An error after the caller's COMMIT undoes nothing, and the effect counts as settled.
+func TestAnEffectThatIsDoneIsCountedThoughRunFailsAfterwards(t *testing.T) {
+	l := newLab(t)
+	d, err := l.engineOn(l.store, effect.RerunAlways).Do(context.Background(), request(), func(ctx context.Context, a *effect.Attempt) (effect.Finish, error) {
+		if err := l.write(ctx, a, "letter 1"); err != nil {
+			return effect.Finish{}, err
+		}
+		return effect.Finish{}, retryproof.Refused(retryproof.CodeInvalid, "afterwards", nil)
+	})
+	if d.Verdict != effect.Replay || retryproof.OutcomeOf(err) != retryproof.Done {
+		t.Errorf("got %v, %v, want the record and that it is done", d.Verdict, err)
+	}
+	if l.letters() != 1 || l.saw(effect.SawSettled) != 1 || l.saw(effect.SawReleased)+l.saw(effect.SawFenced)+l.saw(effect.SawUnknown) != 0 {
+		t.Errorf("got %d letters and %v, want it settled, once", l.letters(), l.seen)
+	}
+}
+
 // case 18: a pause that is longer than the lease, inside the run.
 func TestALateOwnersTransactionWritesNothing(t *testing.T) {
 	for name, before := range map[string]bool{"before the successor's commit": true, "after it": false} {

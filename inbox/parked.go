@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -116,16 +117,35 @@ func (c *Consumer) isParked(ctx context.Context, d queue.Delivery) bool {
 	if c.config.Parked == nil || d.Attempt <= c.config.MaxAttempts {
 		return false
 	}
-	p, err := c.config.Parked.Parked(ctx, ParkedKey{Consumer: c.config.Consumer, ID: d.ID})
-	return err == nil && p != nil
+	same, err := c.keeps(ctx, d.Message)
+	return err == nil && same
 }
+
+// keeps reports whether this very message is set aside: another one may have come under
+// its id, and who takes the one for the other loses it.
+func (c *Consumer) keeps(ctx context.Context, m queue.Message) (bool, error) {
+	p, err := c.config.Parked.Parked(ctx, ParkedKey{Consumer: c.config.Consumer, ID: m.ID})
+	if err != nil || p == nil {
+		return false, err
+	}
+	return p.Group == m.Group && p.Type == m.Type && bytes.Equal(p.Body, m.Body), nil
+}
+
+// errOtherKept: the message can be set aside when the record under its id is gone.
+var errOtherKept = errors.New("another message is set aside under its id: put that one back first")
 
 // park sets a message aside. When that fails, the message stays in the queue.
 func (c *Consumer) park(ctx context.Context, d queue.Delivery, cause error) error {
-	_, err := c.config.Parked.Park(ctx, Parked{
+	first, err := c.config.Parked.Park(ctx, Parked{
 		Consumer: c.config.Consumer, Message: d.Message, SentAt: d.SentAt, Attempts: d.Attempt,
 		Reason: clip.Text(cause.Error(), clip.Reason), ParkedAt: c.config.Clock.Now(),
 	})
+	if err == nil && !first {
+		var same bool
+		if same, err = c.keeps(ctx, d.Message); err == nil && !same {
+			err = errOtherKept
+		}
+	}
 	if err == nil {
 		c.config.Observe(SawParked, d)
 	}

@@ -212,6 +212,38 @@ func TestASetAsideMessageThatComesAgainIsDeletedAgain(t *testing.T) {
 	}
 }
 
+func TestAnotherMessageUnderASetAsideIDIsNotTakenForIt(t *testing.T) {
+	for name, attempts := range map[string]int{"at once": 0, "after many deliveries": 1} {
+		t.Run(name, func(t *testing.T) {
+			f := newFragile(t)
+			f.broken["ev_1"] = errNever
+			c := f.parking(inbox.Config{MaxAttempts: attempts})
+			f.send("ev_1")
+			_, _ = c.RunOnce(context.Background())
+			f.clock.Advance(10 * time.Minute) // past the queue's window
+			if err := f.Send(context.Background(), queue.Message{ID: "ev_1", Group: "ev_1", Body: []byte(`{"other":1}`)}); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if n, err := c.RunOnce(context.Background()); n != 1 || !errors.Is(err, errNever) {
+					t.Errorf("got %d, %v, want it put back", n, err)
+				}
+				f.clock.Advance(time.Minute)
+			}
+			if got := f.parked(); len(got) != 1 || string(got[0].Body) != "{}" || f.Stats().Depth != 1 {
+				t.Fatalf("got %+v and %d in the queue, want the first set aside and the other still there", got, f.Stats().Depth)
+			}
+			if _, err := f.memory.ParkedMessages().Unpark(context.Background(), inbox.ParkedKey{Consumer: "worker", ID: "ev_1"}); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = c.RunOnce(context.Background())
+			if got := f.parked(); len(got) != 1 || string(got[0].Body) != `{"other":1}` || f.Stats().Depth != 0 {
+				t.Errorf("got %+v and %d in the queue, want the other set aside", got, f.Stats().Depth)
+			}
+		})
+	}
+}
+
 func TestARedrivenMessageIsAppliedOnceAndItsRecordGoes(t *testing.T) {
 	f := newFragile(t)
 	after := 0

@@ -113,31 +113,37 @@ func TestWhatNobodyTriedIsDueWhenItIsOverdue(t *testing.T) {
 func TestAnIntentIsGivenUpAfterADayOfFailing(t *testing.T) {
 	b := newBench(t)
 	b.provider.err = errCut
-	b.clock.Advance(24*time.Hour - time.Minute) // nobody looked for a day
-	for range 2 {
-		if _, err := b.notifier.RunOnce(context.Background()); !errors.Is(err, errCut) && b.intent(t, "ev_7").State == notify.Pending {
-			t.Errorf("got %v, want %v", err, errCut)
-		}
-		if b.provider.asked == 1 {
-			b.want(t, notify.Pending, 1) // age alone ends nothing
-		}
-		b.clock.Advance(time.Minute)
+	begin := b.clock.Now()
+	for b.intent(t, "ev_7").State == notify.Pending && b.clock.Now().Sub(begin) < 72*time.Hour {
+		_, _ = b.notifier.RunOnce(context.Background())
+		b.clock.Advance(10 * time.Second)
 	}
-	b.want(t, notify.Refused, 2)
-	if want := []string{"failed", "failed", "refused"}; !slices.Equal(b.seen, want) {
-		t.Errorf("got %v, want %v", b.seen, want)
+	i := b.intent(t, "ev_7")
+	if took := b.clock.Now().Sub(begin); i.State != notify.Refused || took < 24*time.Hour || took > 48*time.Hour {
+		t.Errorf("got %s after %v and %d tries, want REFUSED after one to two days", i.State, took, i.Sends)
+	}
+	if last := b.seen[len(b.seen)-1]; last != "refused" || slices.Index(b.seen, "refused") != len(b.seen)-1 || i.Sends != len(b.seen)-1 {
+		t.Errorf("got %d tries, the last seen as %q, want it refused once, at the end", i.Sends, last)
 	}
 }
 
-func TestAMicrosecondBeforeADayItIsTriedAgain(t *testing.T) {
+// What waited while nothing ran, through a weekend's stop for example, has not failed
+// for so long.
+func TestAnIntentIsNotGivenUpForTheTimeInWhichNothingRan(t *testing.T) {
 	b := newBench(t)
 	b.provider.err = errCut
 	b.finish(t, "ev_7")
-	b.clock.Advance(24*time.Hour - time.Minute - time.Microsecond)
-	if n, err := b.notifier.RunOnce(context.Background()); n != 0 || !errors.Is(err, errCut) {
-		t.Errorf("got %d, %v, want 0 and %v", n, err, errCut)
+	for tries := 2; tries <= 4; tries++ {
+		b.clock.Advance(72 * time.Hour)
+		if _, err := b.notifier.RunOnce(context.Background()); !errors.Is(err, errCut) {
+			t.Errorf("got %v, want %v", err, errCut)
+		}
+		b.want(t, notify.Pending, tries)
 	}
-	b.want(t, notify.Pending, 2)
+	b.provider.err = nil
+	b.clock.Advance(time.Hour)
+	b.runs(t, b.notifier, 1)
+	b.want(t, notify.Sent, 5)
 }
 
 func TestWaitsGrowToFiveMinutes(t *testing.T) {

@@ -49,9 +49,10 @@ type Config struct {
 	// longer than a redelivery takes, so that it does not send what a worker is about
 	// to send. Defaults to 5 min.
 	Overdue time.Duration
-	// GiveUpAfter ends an intent that still fails so long after it was recorded: a
-	// provider that never takes it must not be asked forever. Age alone ends none: it
-	// takes a try that fails, and one that failed before. Defaults to 24 h.
+	// GiveUpAfter ends an intent that has failed for so long: a provider that never
+	// takes it must not be asked forever. The time is told by the number of tries, as
+	// the shortest that they can have taken, so that none is ended for having waited
+	// while nothing ran: it ends within two GiveUpAfter. Defaults to 24 h.
 	GiveUpAfter time.Duration
 	// Clock is the time. Defaults to clock.System().
 	Clock clock.Clock
@@ -178,7 +179,7 @@ func (n *Notifier) try(ctx context.Context, i Intent) (over bool, cause, err err
 	wait := waits.After(i.Sends + 1)
 	wait = wait/2 + time.Duration(entropy.Fraction(n.config.Rand)*float64(wait/2))
 	f := Failure{Key: i.Key, Tried: i.Sends, NextAt: now.Add(wait), Reason: clip.Text(cause.Error(), clip.Reason)}
-	f.Refused = final(cause) || i.Sends > 0 && now.Sub(i.CreatedAt) >= n.config.GiveUpAfter
+	f.Refused = final(cause) || waits.AtLeast(i.Sends+1, waits.Max) >= n.config.GiveUpAfter
 	recorded, err := n.store.Fail(ctx, f)
 	i.Reason = f.Reason
 	n.config.Observe("failed", i)

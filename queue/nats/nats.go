@@ -28,8 +28,8 @@
 //
 // A stream that is deleted while processes run is recreated, and what it held is lost:
 // Config.Log is told. A message that somebody else wrote into the stream is delivered
-// under an id that names its place ("foreign:STREAM:SEQUENCE"), so that whoever receives
-// it can set it aside and its partition goes on.
+// under an id that names its place and time ("foreign:STREAM:SEQUENCE:NANOSECONDS"), so
+// that whoever receives it can set it aside and its partition goes on.
 //
 // A crash of a sender leaves Unknown: it sends again with the same id. A crash of
 // a receiver leaves its deliveries to the visibility timeout. A crash of the

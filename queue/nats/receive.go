@@ -364,8 +364,8 @@ func (q *Queue) arrived(m *natsgo.Msg) (arrival, receipt, uint64, error) {
 	if err1 != nil || err2 != nil || err3 != nil || id == "" || group == "" {
 		// Somebody else wrote into the stream. It is handed out as it is, under its
 		// place: refused here, it would block its partition, and nobody could set it
-		// aside.
-		id, group, kind = fmt.Sprintf("foreign:%s:%d", meta.Stream, meta.Sequence.Stream), m.Subject, ""
+		// aside. A stream that is made again counts from 1, so the time is in it too.
+		id, group, kind = fmt.Sprintf("foreign:%s:%d:%d", meta.Stream, meta.Sequence.Stream, meta.Timestamp.UnixNano()), m.Subject, ""
 		q.cfg.Log.Warn("a message of the stream was not sent by this driver", "stream", meta.Stream, "sequence", meta.Sequence.Stream, "subject", m.Subject)
 	}
 	r := receipt{lane: number, number: meta.Sequence.Consumer, ack: m.Reply}

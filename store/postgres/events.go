@@ -18,9 +18,14 @@ import (
 // so does whoever meets a row that has the number. An event is left only when its id is
 // there; a number that is taken is never mistaken for that.
 
-// alignSQL moves a sequence that is behind, for a role that may. It never moves it back.
+// alignSQL moves a sequence that is behind, for a role that may. One session at a time
+// does it: one that has looked, and sets it after another and after new events, would
+// move it back. Who finds another at it leaves it to them. The lock's key is one more
+// than migrationLock, and it goes with the transaction.
 const alignSQL = `SELECT CASE WHEN has_sequence_privilege(s.name, 'UPDATE') AND has_sequence_privilege(s.name, 'USAGE, SELECT') THEN
-	CASE WHEN coalesce(pg_sequence_last_value(s.name::regclass), 0) < m.seq THEN setval(s.name::regclass, m.seq) END END
+	CASE WHEN coalesce(pg_sequence_last_value(s.name::regclass), 0) < m.seq THEN
+	CASE WHEN pg_try_advisory_xact_lock(8243122727984067175) THEN
+	CASE WHEN coalesce(pg_sequence_last_value(s.name::regclass), 0) < m.seq THEN setval(s.name::regclass, m.seq) END END END END
 FROM (SELECT pg_get_serial_sequence('outbox', 'seq') AS name) s, (SELECT max(seq) AS seq FROM outbox) m`
 
 // aligns is how often a number that is taken is answered by moving the sequence on.

@@ -70,6 +70,35 @@ func TestAnEventWhoseNumberIsTakenIsKept(t *testing.T) {
 }
 
 // case 31: a number that is free again would let an event overtake its group.
+// Whoever finds another moving the sequence leaves it alone, and loses nothing.
+func TestOneAtATimeMovesTheSequence(t *testing.T) {
+	t.Parallel()
+	place := database(t)
+	s := open(t, postgres.Config{URL: place, MaxConns: 1})
+	publish(t, s, "e1", "e2", "e3", "e4", "e5", "e6", "e7", "e8", "e9") // more than are tried
+	other, err := pgx.Connect(t.Context(), place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close(context.Background()) }()
+	if _, err := other.Exec(t.Context(), "BEGIN; SELECT pg_advisory_xact_lock(8243122727984067175)"); err != nil {
+		t.Fatal(err)
+	}
+	run(t, place, forgetPlaces)
+	if first, err := s.Inbox().Apply(t.Context(), applying("new")); first || retryproof.OutcomeOf(err) != retryproof.NotDone {
+		t.Errorf("while another moves it: got first %v and error %v, want it not done", first, err)
+	}
+	if _, err := other.Exec(t.Context(), "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if first, err := s.Inbox().Apply(t.Context(), applying("new")); err != nil || !first {
+		t.Errorf("afterwards: got first %v and error %v, want true and none", first, err)
+	}
+	if got, want := relay(t, s, 20), "e1 e2 e3 e4 e5 e6 e7 e8 e9 new"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestANewConnectionPutsEventsBehindThoseThatWait(t *testing.T) {
 	t.Parallel()
 	place := database(t)

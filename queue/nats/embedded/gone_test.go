@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -111,12 +112,51 @@ func TestForeignMessageIsDeliveredUnderItsPlaceInTheStream(t *testing.T) {
 	}
 	send(t, q, message("m1", "g"))
 	got := receive(t, q)
-	want := queue.Message{ID: "foreign:RETRYPROOF_EVENTS:1", Group: "retryproof.events.0.stranger", Body: []byte("x")}
+	if !regexp.MustCompile(`^foreign:RETRYPROOF_EVENTS:1:[0-9]{19}$`).MatchString(got.ID) {
+		t.Errorf("got the id %q, want the stream, its place and its time", got.ID)
+	}
+	want := queue.Message{ID: got.ID, Group: "retryproof.events.0.stranger", Body: []byte("x")}
 	if fmt.Sprint(got.Message) != fmt.Sprint(want) || log.count("was not sent by this driver") != 1 {
 		t.Errorf("got %+v and %d lines in the log, want %+v and one", got.Message, log.count("was not sent by this driver"), want)
 	}
 	finish(t, q, got)
 	if got := receive(t, q); got.ID != "m1" {
 		t.Errorf("got %q, want m1", got.ID)
+	}
+}
+
+// A stream that is made again counts from 1 again.
+func TestForeignMessagesOfTwoStreamsOfOneNameAreTwo(t *testing.T) {
+	t.Parallel()
+	srv := start(t, embedded.Config{Dir: t.TempDir()})
+	q := dial(t, srv, nats.Config{Partitions: 1, MaxWait: 20 * time.Millisecond})
+	nc := connect(t, srv)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for range 2 {
+		if _, err := js.Publish(t.Context(), "retryproof.events.stranger", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the stranger's message", func() bool {
+			ds, err := q.Receive(t.Context(), 1)
+			for _, d := range ds {
+				got = append(got, d.ID)
+			}
+			return err == nil && len(ds) > 0
+		})
+		if err := js.DeleteStream(t.Context(), "RETRYPROOF_EVENTS"); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "a stream that takes messages", func() bool {
+			_, err := q.Receive(t.Context(), 1)
+			_, there := js.Stream(t.Context(), "RETRYPROOF_EVENTS")
+			return err == nil && there == nil
+		})
+	}
+	if len(got) != 2 || got[0] == got[1] || !strings.HasPrefix(got[1], "foreign:RETRYPROOF_EVENTS:1:") {
+		t.Errorf("got %q, want the first place twice, under two ids", got)
 	}
 }
