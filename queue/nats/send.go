@@ -42,15 +42,21 @@ func (q *Queue) Send(ctx context.Context, m queue.Message) error {
 	defer cancel()
 	// One attempt: what to do after a failure is the sender's to say.
 	_, err := q.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
-	if most := q.stream.CachedInfo().Config.MaxBytes; streamIsFull(err) && most > 0 && int64(len(m.Body)) >= most {
+	if most := q.stream.CachedInfo().Config.MaxBytes; streamIsFull(err) && most > 0 && int64(msg.Size()+storedAround) > most {
 		return retryproof.Refused(retryproof.CodePermanent,
-			fmt.Sprintf("the body has %d bytes, the whole stream holds %d", len(m.Body), most), err)
+			fmt.Sprintf("the body has %d bytes and its headers %d, the whole stream holds %d", len(m.Body), msg.Size()-len(m.Body), most), err)
 	}
 	if streamIsGone(err) {
 		q.restore(ctx) // for the next try
 	}
 	return sendError(err, len(m.Body), q.nc.MaxPayload())
 }
+
+// storedAround is the most bytes that a server keeps around a message: its own header
+// of a record, and the partition in the subject. A message that would fit only a stream
+// with nothing else in it counts as too large: waiting for that would hold its group
+// forever.
+const storedAround = 64
 
 // streamIsGone reports that the server knows of no stream, or that nobody listens for
 // it. Whether it is really gone is asked before anything is made again.

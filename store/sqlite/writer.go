@@ -9,6 +9,8 @@ import (
 
 	driver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/retryproof/retryproof"
 )
 
 // writer owns the only connection that writes. Callers' operations share commits:
@@ -74,8 +76,7 @@ func (w *writer) do(ctx context.Context, run func(ctx context.Context, q query) 
 		case err := <-op.done:
 			return err
 		case <-w.lead:
-			w.commitGroup(ctx)
-			w.lead <- struct{}{}
+			w.leadOnce(ctx)
 		case <-ctx.Done():
 			if op.state.CompareAndSwap(waits, left) {
 				return notDone(context.Cause(ctx))
@@ -83,6 +84,14 @@ func (w *writer) do(ctx context.Context, run func(ctx context.Context, q query) 
 			return <-op.done // a leader has it
 		}
 	}
+}
+
+// leadOnce commits what waits and gives the lead back. A panic of an operation is not
+// caught: it is the caller's who leads. Before it goes on, nothing is written, and the
+// others of the group are told so.
+func (w *writer) leadOnce(ctx context.Context) {
+	defer func() { w.lead <- struct{}{} }()
+	w.commitGroup(ctx)
 }
 
 // alone runs f while nobody else uses the connection, even when f panics.
@@ -131,12 +140,22 @@ func (w *writer) commitGroup(ctx context.Context) {
 		w.rollback()
 		return
 	}
+	told := 0
+	defer func() {
+		if told < len(group) { // an operation has panicked
+			w.rollback()
+			for _, op := range group[told:] {
+				op.done <- retryproof.Refused(retryproof.CodeUnavailable, "another operation of the same commit panicked", nil)
+			}
+		}
+	}()
 	spoiled, err := w.transact(group)
 	for _, op := range group {
 		if spoiled && len(group) > 1 {
 			err = w.retry(op)
 		}
 		op.done <- err
+		told++
 	}
 }
 

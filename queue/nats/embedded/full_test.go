@@ -3,6 +3,7 @@ package embedded_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -80,5 +81,44 @@ func TestMessageLargerThanTheStreamIsRefusedForGood(t *testing.T) {
 	err := q.Send(t.Context(), queue.Message{ID: "big", Group: "g", Body: make([]byte, 64<<10)})
 	if retryproof.OutcomeOf(err) != retryproof.NotDone || retryproof.CodeOf(err) != retryproof.CodePermanent {
 		t.Errorf("got %v, want not done and permanent", err)
+	}
+}
+
+// A message is sent, or it is said that it never will be: one that no empty stream would
+// take must not wait for room.
+func TestMessageIsTakenByAnEmptyStreamOrNever(t *testing.T) {
+	t.Parallel()
+	const most = 8 << 10
+	srv := start(t, embedded.Config{Dir: t.TempDir()})
+	dial(t, srv, nats.Config{})
+	limited(t, srv, func(c *jetstream.StreamConfig) { c.MaxBytes = most })
+	q := dial(t, srv, nats.Config{})
+	js, err := jetstream.New(connect(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "RETRYPROOF_EVENTS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ id, group string }{{"m", "g"}, {strings.Repeat("é", 100), strings.Repeat("g", 200)}} {
+		sent, refused := 0, 0
+		for size := most - 2000; size < most+10; size += 7 {
+			err := q.Send(t.Context(), queue.Message{ID: fmt.Sprint(c.id, size), Group: c.group, Body: make([]byte, size)})
+			switch {
+			case err == nil:
+				sent++
+				if err := stream.Purge(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			case retryproof.CodeOf(err) == retryproof.CodePermanent:
+				refused++
+			default:
+				t.Errorf("%d bytes in an empty stream of %d: got %v, want it sent or refused for good", size, most, err)
+			}
+		}
+		if sent == 0 || refused == 0 {
+			t.Errorf("got %d sent and %d refused, want some of both", sent, refused)
+		}
 	}
 }
